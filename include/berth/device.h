@@ -1,0 +1,146 @@
+/* Devices: memory, copies, streams and events behind one interface for every kind. */
+#ifndef BERTH_DEVICE_H
+#define BERTH_DEVICE_H
+
+#include <stdbool.h>
+
+#include "berth/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kind 0 is unknown, so that zeroed memory is never a valid device; every operation refuses it. */
+typedef enum berth_device_kind {
+    BERTH_DEVICE_UNKNOWN = 0,
+    BERTH_DEVICE_CPU = 1,
+    BERTH_DEVICE_CUDA = 2,
+    BERTH_DEVICE_HIP = 3,
+    BERTH_DEVICE_OPENCL = 4,
+    BERTH_DEVICE_VIRTUAL = 5, /* time advances only when a test says so; see berth/virtual.h */
+} berth_device_kind;
+
+typedef struct berth_device {
+    int32_t kind; /* berth_device_kind */
+    int32_t ordinal;
+} berth_device;
+
+/* What kind of memory a device is asked for. A kind that the device lacks is BERTH_UNSUPPORTED. */
+typedef enum berth_memory_kind {
+    BERTH_MEMORY_DEVICE = 0,  /* the device's own */
+    BERTH_MEMORY_PINNED = 1,  /* host memory that the device's copies may use asynchronously */
+    BERTH_MEMORY_MANAGED = 2, /* one address for host and device; the driver moves the pages */
+} berth_memory_kind;
+
+typedef struct berth_device_info {
+    size_t struct_size;
+    char name[128];
+    char driver[128];      /* "" on the CPU */
+    uint64_t total_bytes;  /* 0: unknown */
+    uint64_t memory_kinds; /* bit 1 << berth_memory_kind */
+    bool host_accessible;  /* host code may read and write BERTH_MEMORY_DEVICE in place */
+    bool stream_ordered;   /* allocate and release honour a stream */
+    bool virtual_memory;   /* address space can be reserved and mapped piecewise */
+} berth_device_info;
+
+/* Streams run their work in order, asynchronously to the caller and to each other; a worker thread each on
+ * the CPU. Events mark a point in a stream. Both belong to one device. */
+typedef struct berth_stream berth_stream;
+typedef struct berth_event berth_event;
+
+typedef enum berth_copy_kind {
+    BERTH_COPY_INFER = 0, /* from what the device knows of both pointers */
+    BERTH_COPY_HOST_TO_HOST = 1,
+    BERTH_COPY_HOST_TO_DEVICE = 2,
+    BERTH_COPY_DEVICE_TO_HOST = 3,
+    BERTH_COPY_DEVICE_TO_DEVICE = 4,
+} berth_copy_kind;
+
+/* The host itself: { BERTH_DEVICE_CPU, 0 }. */
+BERTH_API berth_device berth_device_cpu(void);
+
+BERTH_API const char *berth_device_kind_name(berth_device_kind kind);
+
+/* How many devices of `kind` there are; loads the kind's driver if that has not happened. Any thread.
+ * BERTH_OK; BERTH_UNSUPPORTED with words in berth_last_error when the driver is absent (*count is 0). */
+BERTH_API berth_status berth_device_count(berth_device_kind kind, int32_t *count);
+
+/* Describes `device`; the caller sets info->struct_size. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_NOT_FOUND, BERTH_UNSUPPORTED. */
+BERTH_API berth_status berth_device_describe(berth_device device, berth_device_info *info);
+
+/* Raw device memory, without statistics; allocators stand on this. 0 bytes is BERTH_OK with NULL and does not
+ * touch the driver. `stream` orders the allocation where the device can, else it is ignored; may be NULL.
+ * `alignment` is a power of two. The caller owns the block. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_OUT_OF_HOST_MEMORY, BERTH_OUT_OF_DEVICE_MEMORY, BERTH_UNSUPPORTED, BERTH_DEVICE_ERROR. */
+BERTH_API berth_status berth_device_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
+                                             size_t alignment, berth_stream *stream, void **out);
+
+/* Gives back what berth_device_allocate gave, with the same kind and size. NULL is a no-op. Any thread. */
+BERTH_API berth_status berth_device_release(berth_device device, berth_memory_kind kind, void *p,
+                                            size_t size_bytes, berth_stream *stream);
+
+/* Copies between host and `device`, or within it. With a stream the copy is enqueued and both blocks must
+ * stay until it has run; `need_sync` then waits for that stream, and only for it. Without a stream it is done
+ * on return. 0 bytes is BERTH_OK. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_DEVICE_ERROR. */
+BERTH_API berth_status berth_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
+                                  berth_copy_kind kind, berth_stream *stream, bool need_sync);
+
+/* Sets memory of `device` to zero; streams and answers as for berth_copy. */
+BERTH_API berth_status berth_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream,
+                                  bool need_sync);
+
+/* A new stream on `device`. The caller owns it. Any thread. */
+BERTH_API berth_status berth_stream_create(berth_device device, berth_stream **out);
+
+/* A stream around one that the program already has (a CUstream, hipStream_t or cl_command_queue), which must
+ * outlive it and is not destroyed with it. BERTH_UNSUPPORTED on devices without native streams. */
+BERTH_API berth_status berth_stream_wrap(berth_device device, void *native, berth_stream **out);
+
+/* The native handle, NULL where there is none. */
+BERTH_API void *berth_stream_native(berth_stream *stream);
+
+BERTH_API berth_device berth_stream_device(const berth_stream *stream);
+
+/* Gives the stream back. Work that is already enqueued still runs, and events recorded on it stay valid and
+ * complete; the call does not wait. NULL is a no-op. */
+BERTH_API void berth_stream_destroy(berth_stream *stream);
+
+/* BERTH_OK when everything enqueued so far has run, BERTH_NOT_READY when not. Any thread. */
+BERTH_API berth_status berth_stream_query(berth_stream *stream);
+
+/* Waits until everything enqueued so far has run. Any thread but the stream's own (BERTH_BUSY there). */
+BERTH_API berth_status berth_stream_synchronize(berth_stream *stream);
+
+/* Makes what is enqueued on `stream` from now on wait for the point that `event` marks. */
+BERTH_API berth_status berth_stream_wait_event(berth_stream *stream, berth_event *event);
+
+/* Runs fn(context) on the stream, in order. fn must not wait for its own stream. BERTH_UNSUPPORTED where the
+ * device cannot call the host. */
+BERTH_API berth_status berth_stream_call(berth_stream *stream, void (*fn)(void *context), void *context);
+
+/* An event of `device`, not recorded yet: such an event counts as complete. The caller owns it. Any thread.
+ */
+BERTH_API berth_status berth_event_create(berth_device device, berth_event **out);
+
+/* Marks the present end of `stream`; recording again moves the mark. */
+BERTH_API berth_status berth_event_record(berth_event *event, berth_stream *stream);
+
+/* BERTH_OK once the marked point has been passed, else BERTH_NOT_READY. Any thread. */
+BERTH_API berth_status berth_event_query(berth_event *event);
+
+/* Waits on the host for the marked point. */
+BERTH_API berth_status berth_event_wait(berth_event *event);
+
+/* NULL is a no-op; an event that has not completed may be destroyed. */
+BERTH_API void berth_event_destroy(berth_event *event);
+
+static inline bool berth_device_equal(berth_device a, berth_device b)
+{
+    return a.kind == b.kind && a.ordinal == b.ordinal;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,79 @@
+/* Statuses: the one answer of every call that can fail, and the words kept beside it. */
+#ifndef BERTH_STATUS_H
+#define BERTH_STATUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Every function of the library that other modules may call is declared with this mark. */
+#if defined(__GNUC__)
+#define BERTH_API __attribute__((visibility("default")))
+#define BERTH_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
+#else
+#define BERTH_API
+#define BERTH_PRINTF(format_index, first)
+#endif
+
+/* X(name, value, words). Values are part of the ABI: append, never renumber.
+ * Host memory, device memory and a budget are three statuses, because callers react differently. */
+#define BERTH_STATUS_LIST(X)                                                \
+    X(OK, 0, "ok")                                                          \
+    X(INVALID_ARGUMENT, 1, "an argument is not valid")                      \
+    X(OUT_OF_HOST_MEMORY, 2, "out of host memory")                          \
+    X(OUT_OF_DEVICE_MEMORY, 3, "out of device memory")                      \
+    X(OVER_BUDGET, 4, "the limit set for this allocator would be exceeded") \
+    X(OVERFLOW, 5, "a size does not fit into its type")                     \
+    X(UNSUPPORTED, 6, "this allocator or device cannot do that")            \
+    X(NOT_FOUND, 7, "no such thing is known here")                          \
+    X(ALREADY_EXISTS, 8, "that name is taken")                              \
+    X(NOT_READY, 9, "not finished yet")                                     \
+    X(TIMED_OUT, 10, "the deadline has passed")                             \
+    X(BUSY, 11, "in use, or not allowed at this moment")                    \
+    X(BAD_FREE, 12, "this pointer is not a live block of this allocator")   \
+    X(MISMATCH, 13, "the run differs from the plan")                        \
+    X(CORRUPT, 14, "memory around a block was overwritten")                 \
+    X(BAD_DATA, 15, "the input is damaged or not of the expected form")     \
+    X(IO, 16, "a file could not be read or written")                        \
+    X(INFEASIBLE, 17, "no plan fits, and that is proven")                   \
+    X(CANCELLED, 18, "stopped on request")                                  \
+    X(DEVICE_LOST, 19, "the device is gone")                                \
+    X(DEVICE_ERROR, 20, "the device's driver reports a failure")            \
+    X(INTERNAL, 21, "a promise inside berth is broken; please report this")
+
+typedef enum berth_status {
+#define BERTH_STATUS_ENUM(name, value, words) BERTH_##name = value,
+    BERTH_STATUS_LIST(BERTH_STATUS_ENUM)
+#undef BERTH_STATUS_ENUM
+} berth_status;
+
+/* The status as it is written in code, "BERTH_NOT_FOUND"; "BERTH_?" for a number that is none.
+ * A constant string. Any thread. */
+BERTH_API const char *berth_status_name(berth_status status);
+
+/* The status in words, "no such thing is known here". A constant string. Any thread. */
+BERTH_API const char *berth_status_words(berth_status status);
+
+/* What is known about the last failure on a thread beyond its status. */
+typedef struct berth_error {
+    size_t struct_size;
+    berth_status status;
+    int64_t driver_code;    /* the driver's own code, 0 where no driver was involved */
+    char driver_words[128]; /* the driver's own words, "" likewise */
+    char message[512];      /* what was asked, what is wrong, what to try */
+} berth_error;
+
+/* The last failure of a berth call on the calling thread; status BERTH_OK if there was none. The object
+ * belongs to the thread and changes with its next failure; success does not change it. Any thread. */
+BERTH_API const berth_error *berth_last_error(void);
+
+/* Forgets the calling thread's last failure. Any thread. */
+BERTH_API void berth_clear_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

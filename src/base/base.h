@@ -1,0 +1,69 @@
+/* What every file of berth may use: failing with words, assertions, and memory for our own bookkeeping. */
+#ifndef BERTH_BASE_H
+#define BERTH_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "berth/log.h"
+#include "berth/status.h"
+
+#define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
+#define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define BERTH_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Keeps `status` and the words for berth_last_error and returns `status`:
+ *     return berth__fail(BERTH_INVALID_ARGUMENT, "alignment %zu is not a power of two", alignment); */
+berth_status berth__fail(berth_status status, const char *format, ...) BERTH_PRINTF(2, 3);
+/* The same with the driver's code and words. */
+berth_status berth__fail_driver(berth_status status, int64_t driver_code, const char *driver_words,
+                                const char *format, ...) BERTH_PRINTF(4, 5);
+
+void berth__log(berth_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
+
+/* BERTH_ASSERT is cheap and stays in release builds, where a failure logs and the caller answers
+ * BERTH_INTERNAL; debug builds abort. BERTH_DCHECK exists in debug builds only.
+ *     if (!BERTH_ASSERT(n > 0, "[P3] an empty shard is never locked")) return BERTH_INTERNAL; */
+bool berth__assert_failed(const char *what, const char *why, const char *file, int line);
+#define BERTH_ASSERT(condition, why) \
+    (BERTH_LIKELY(condition) || berth__assert_failed(#condition, why, __FILE__, __LINE__))
+#ifdef NDEBUG
+#define BERTH_DCHECK(condition, why) ((void)0)
+#else
+#define BERTH_DCHECK(condition, why) ((void)BERTH_ASSERT(condition, why))
+#endif
+
+/* Memory for our own bookkeeping, never for users' blocks: one door, so that tests can make the nth request
+ * fail. NULL on exhaustion; no words are kept, the caller says what it was for. */
+void *berth__heap_alloc(size_t size_bytes);
+void *berth__heap_zalloc(size_t count, size_t element_bytes);
+void *berth__heap_realloc(void *p, size_t size_bytes);
+void *berth__heap_aligned(size_t size_bytes, size_t alignment);
+void berth__heap_free(void *p);
+
+/* Tests only: the request number `n` from now (1: the next) fails, and all after it if `persist`; 0 turns it
+ * off. Live counts what is handed out and not freed. */
+void berth__heap_fail_at(uint64_t n, bool persist);
+uint64_t berth__heap_live(void);
+
+static inline bool berth__is_power_of_two(size_t n)
+{
+    return n != 0 && (n & (n - 1)) == 0;
+}
+static inline bool berth__add_overflows(uint64_t a, uint64_t b, uint64_t *sum)
+{
+    return __builtin_add_overflow(a, b, sum);
+}
+static inline bool berth__mul_overflows(uint64_t a, uint64_t b, uint64_t *product)
+{
+    return __builtin_mul_overflow(a, b, product);
+}
+
+/* `n` up to the next multiple of `alignment`, a power of two. The caller knows that it does not wrap. */
+static inline size_t berth__align_up(size_t n, size_t alignment)
+{
+    return (n + alignment - 1) & ~(alignment - 1);
+}
+
+#endif
