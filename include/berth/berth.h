@@ -1,0 +1,16 @@
+/* All of berth. */
+#ifndef BERTH_BERTH_H
+#define BERTH_BERTH_H
+
+#include "berth/allocator.h"
+#include "berth/buffer.h"
+#include "berth/device.h"
+#include "berth/log.h"
+#include "berth/problem.h"
+#include "berth/registry.h"
+#include "berth/scope.h"
+#include "berth/source.h"
+#include "berth/status.h"
+#include "berth/tracking.h"
+
+#endif

@@ -1,0 +1,63 @@
+/* The inside of the allocator handle, for sources, wrappers, caches and plans.
+ *
+ *   our own allocators embed the handle as their first member and free both in `destroy`:
+ *
+ *       struct tracker { berth__wrapper base; ... };
+ *                        ^ handle and self are one address
+ *
+ *   a user's allocator (berth_allocator_create) gets a handle of its own that points to the user's self.
+ *
+ * An allocator that must outlive its last reference (live blocks) simply does not free itself in `destroy`,
+ * and does it when the last block comes back. */
+#ifndef BERTH_CORE_ALLOCATOR_H
+#define BERTH_CORE_ALLOCATOR_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "berth/allocator.h"
+
+struct berth_allocator {
+    void *self;
+    berth_allocator_ops ops; /* complete: no entry is NULL */
+    _Atomic uint32_t references;
+    bool embedded; /* `destroy` frees the handle too */
+};
+
+/* Fills an embedded handle with one reference. `ops` may lack optional operations, not required ones. */
+void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, void *self);
+
+/* The operations without the front's checks, for wrappers: the arguments have been checked once already. */
+static inline berth_status berth__allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
+                                           const berth_request *request, void **out)
+{
+    return a->ops.allocate(a->self, size_bytes, alignment, request, out);
+}
+static inline berth_status berth__deallocate(berth_allocator *a, void *p, size_t size_bytes,
+                                             berth_stream *stream)
+{
+    return a->ops.deallocate(a->self, p, size_bytes, stream);
+}
+
+/* The common start of our decorators. `berth__forward_ops` forwards every operation to `inner`; a decorator
+ * copies the table and changes what it changes. Its `destroy` calls berth__wrapper_finish and frees itself.
+ */
+typedef struct berth__wrapper {
+    berth_allocator base;
+    berth_allocator *inner; /* retained */
+} berth__wrapper;
+
+extern const berth_allocator_ops berth__forward_ops;
+void berth__wrapper_init(berth__wrapper *w, const berth_allocator_ops *ops, berth_allocator *inner);
+void berth__wrapper_finish(berth__wrapper *w);
+
+/* Whether `a` was made with exactly this destroy operation: how a public function recognises its own kind. */
+static inline bool berth__allocator_is(const berth_allocator *a, void (*destroy)(void *self))
+{
+    return a && a->ops.destroy == destroy;
+}
+
+/* The label of a request: its own, else the thread's innermost scope; NULL if there is neither. */
+const char *berth__request_label(const berth_request *request);
+
+#endif
