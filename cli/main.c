@@ -1,13 +1,79 @@
 /* The berth command: finds the verb and hands over. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/verbs.h"
+
+const struct cli_verb *const cli_verbs[] = {
+#define VERB_ADDRESS(name) &cli_verb_##name,
+    CLI_VERBS(VERB_ADDRESS)
+#undef VERB_ADDRESS
+        NULL,
+};
+
+static const struct cli_verb *find_verb(const char *name)
+{
+    for (size_t i = 0; cli_verbs[i]; i++)
+        if (strcmp(cli_verbs[i]->name, name) == 0)
+            return cli_verbs[i];
+    return NULL;
+}
+
+static int unknown_verb(const char *word)
+{
+    const char *names[sizeof cli_verbs / sizeof cli_verbs[0]];
+    size_t count = 0;
+    for (; cli_verbs[count]; count++)
+        names[count] = cli_verbs[count]->name;
+    const char *near = cli_nearest(word, names, count);
+    fprintf(stderr, "berth: there is no verb '%s'", word);
+    if (near)
+        fprintf(stderr, "; did you mean '%s'?", near);
+    fprintf(stderr, "\nTry 'berth help' for all of them.\n");
+    return CLI_MISUSE;
+}
+
+/* `berth plan --help` is `berth help plan`; what follows "--" is not an option. */
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0)
+            return true;
+    return false;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: berth VERB [INPUT] [OUTPUT] [OPTION...]\nTry 'berth help'.\n");
+        return CLI_MISUSE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("berth %s\n", BERTH_VERSION);
+        return CLI_OK;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        return cli_verb_help.run(argc - 1, argv + 1);
+    const struct cli_verb *verb = find_verb(word);
+    if (!verb)
+        return unknown_verb(word);
+    if (verb != &cli_verb_help && asks_for_help(argc - 1, argv + 1)) {
+        fputs(verb->help, stdout);
+        return CLI_OK;
+    }
+    return verb->run(argc - 1, argv + 1);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        printf("berth %s\n", BERTH_VERSION);
-        return 0;
+    int code = dispatch(argc, argv);
+    /* A full disk shows only when the last bytes leave the buffer; a result that was lost is not a success.
+     */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "berth: the output could not be written\n");
+        return CLI_SURROUNDINGS;
     }
-    fprintf(stderr, "usage: berth VERB ...\n");
-    return 2;
+    return code;
 }

@@ -1,0 +1,17 @@
+/* The list of verbs, in the order in which `berth help` shows them. A new verb is a line here and a file
+ * verb_<name>.c. */
+#ifndef BERTH_CLI_VERBS_H
+#define BERTH_CLI_VERBS_H
+
+#include "cli/cli.h"
+
+#define CLI_VERBS(X) X(help)
+
+#define CLI_VERB_DECLARE(name) extern const struct cli_verb cli_verb_##name;
+CLI_VERBS(CLI_VERB_DECLARE)
+#undef CLI_VERB_DECLARE
+
+/* In main.c; ended by NULL. */
+extern const struct cli_verb *const cli_verbs[];
+
+#endif
