@@ -22,9 +22,9 @@ typedef struct berth_gap {
 typedef struct berth_problem_buffer {
     int64_t lower, upper;
     uint64_t size_bytes;
-    uint64_t alignment;    /* any number from 1; 0 counts as 1 */
     uint64_t fixed_offset; /* BERTH_NO_OFFSET: the planner chooses */
     int64_t hint;          /* breaks ties between otherwise equal buffers, lower first */
+    uint32_t alignment;    /* of the offset, any number from 1; 0 counts as 1 */
     uint32_t alias_group;  /* buffers with one number share one place; 0: none */
     uint32_t gap_first;    /* gaps[gap_first .. gap_first + gap_count) of the problem, ascending */
     uint32_t gap_count;
@@ -38,7 +38,7 @@ typedef struct berth_problem {
     const berth_gap *gaps;
     size_t gap_count;
     uint64_t capacity_bytes; /* 0: none */
-    uint64_t alignment;      /* rounds every size and offset up to its multiples; 0 or 1: rounds nothing */
+    uint32_t alignment;      /* rounds every size and offset up to its multiples; 0 or 1: rounds nothing */
 } berth_problem;
 
 typedef enum berth_fits {
@@ -106,9 +106,10 @@ typedef struct berth_solve_options {
     void *context;
 } berth_solve_options;
 
-/* Whether the numbers make sense: lower <= upper, gaps inside and ascending, sums within 64 bits, members of
- * an alias group not contradicting each other (fixed offsets), nothing pinned over something live. Words in
- * berth_last_error name the buffer by index. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW. */
+/* Whether the numbers make sense: lower <= upper, gaps inside and ascending, the sum of all sizes and
+ * paddings within 63 bits, pins aligned, members of an alias group not pinned to two places, no two pinned
+ * buffers on top of each other. Words in berth_last_error name the buffer by index. Any thread.
+ * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_problem_validate(const berth_problem *problem);
 
 /* A number that is equal for equal problems whatever the order of their rows, and differs otherwise but for
