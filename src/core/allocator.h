@@ -27,6 +27,9 @@ struct berth_allocator {
 /* Fills an embedded handle with one reference. `ops` may lack optional operations, not required ones. */
 void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, void *self);
 
+/* Copies a user's table: what it is too short to hold comes as NULL. BERTH_INVALID_ARGUMENT with words. */
+berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops *from);
+
 /* The operations without the front's checks, for wrappers: the arguments have been checked once already. */
 static inline berth_status berth__allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
                                            const berth_request *request, void **out)

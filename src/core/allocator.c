@@ -1,0 +1,443 @@
+/* The front of every allocator: checks arguments once, fills in absent operations, counts references. */
+#include "core/allocator.h"
+
+#include <string.h>
+
+#include "berth/scope.h"
+
+/* ---- What an operation answers that the table lacks --------------------------------------------- */
+
+static berth_status absent(const char *what)
+{
+    return berth__fail(BERTH_UNSUPPORTED, "this allocator cannot %s", what);
+}
+
+static berth_status no_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
+                                  const berth_request *request, void **out)
+{
+    (void)self, (void)p, (void)old_bytes, (void)new_bytes, (void)alignment, (void)request, (void)out;
+    return absent("change a block's size");
+}
+
+static berth_status no_record_use(void *self, const void *p, berth_stream *stream)
+{
+    (void)self, (void)p, (void)stream;
+    return absent("record the use of a block by a stream");
+}
+
+static const char *no_name(void *self)
+{
+    (void)self;
+    return "unnamed";
+}
+
+static berth_device on_cpu(void *self)
+{
+    (void)self;
+    return berth_device_cpu();
+}
+
+static berth_memory_kind own_memory(void *self)
+{
+    (void)self;
+    return BERTH_MEMORY_DEVICE;
+}
+
+static berth_status no_owns(void *self, const void *p)
+{
+    (void)self, (void)p;
+    return absent("tell whether a pointer is its own");
+}
+
+static bool no(void *self)
+{
+    (void)self;
+    return false;
+}
+
+static berth_status no_size(void *self, const void *p, size_t *out)
+{
+    (void)self, (void)p, (void)out;
+    return absent("tell a block's size: it does not track sizes");
+}
+
+static berth_status id_zero(void *self, const void *p, uint64_t *out)
+{
+    (void)self, (void)p;
+    *out = 0;
+    return BERTH_OK;
+}
+
+static berth_status no_stats(void *self, berth_stats *out)
+{
+    (void)self, (void)out;
+    return absent("give statistics");
+}
+
+static berth_status no_clear_stats(void *self)
+{
+    (void)self;
+    return absent("clear statistics: it keeps none");
+}
+
+static berth_status nothing_to_trim(void *self, size_t keep_bytes, size_t *released)
+{
+    (void)self, (void)keep_bytes;
+    *released = 0;
+    return BERTH_OK;
+}
+
+static berth_status no_snapshot(void *self, berth_block_fn visit, void *context)
+{
+    (void)self, (void)visit, (void)context;
+    return absent("list its blocks");
+}
+
+static const berth_allocator_ops absent_ops = {
+    .struct_size = sizeof(berth_allocator_ops),
+    .reallocate = no_reallocate,
+    .record_use = no_record_use,
+    .name = no_name,
+    .device = on_cpu,
+    .memory_kind = own_memory,
+    .owns = no_owns,
+    .tracks_sizes = no,
+    .allocates_empty = no,
+    .requested_size = no_size,
+    .allocated_size = no_size,
+    .allocation_id = id_zero,
+    .stats = no_stats,
+    .clear_stats = no_clear_stats,
+    .trim = nothing_to_trim,
+    .snapshot = no_snapshot,
+};
+
+#define FILL(table, operation)                         \
+    do {                                               \
+        if (!(table)->operation)                       \
+            (table)->operation = absent_ops.operation; \
+    } while (0)
+
+/* After this nobody tests for NULL. */
+static void fill_absent(berth_allocator_ops *ops)
+{
+    FILL(ops, reallocate);
+    FILL(ops, record_use);
+    FILL(ops, name);
+    FILL(ops, device);
+    FILL(ops, memory_kind);
+    FILL(ops, owns);
+    FILL(ops, tracks_sizes);
+    FILL(ops, allocates_empty);
+    FILL(ops, requested_size);
+    FILL(ops, allocated_size);
+    FILL(ops, allocation_id);
+    FILL(ops, stats);
+    FILL(ops, clear_stats);
+    FILL(ops, trim);
+    FILL(ops, snapshot);
+    if (!ops->allocated_size_slow)
+        ops->allocated_size_slow = ops->allocated_size;
+}
+
+/* ---- Handles ------------------------------------------------------------------------------------- */
+
+void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, void *self)
+{
+    BERTH_DCHECK(ops->struct_size == sizeof *ops && ops->allocate && ops->deallocate && ops->destroy,
+                 "our own tables have their required operations");
+    a->self = self;
+    a->ops = *ops;
+    a->embedded = true;
+    atomic_init(&a->references, 1);
+    fill_absent(&a->ops);
+}
+
+berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops *from)
+{
+    if (!from)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the table of operations is NULL");
+    size_t required = offsetof(berth_allocator_ops, reallocate);
+    if (from->struct_size < required || from->struct_size % sizeof(void *) != 0)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "the table's struct_size is %zu, at least %zu is needed: set it to "
+                           "sizeof(berth_allocator_ops)",
+                           from->struct_size, required);
+    memset(to, 0, sizeof *to);
+    memcpy(to, from, from->struct_size < sizeof *to ? from->struct_size : sizeof *to);
+    to->struct_size = sizeof *to;
+    return BERTH_OK;
+}
+
+berth_status berth_allocator_create(const berth_allocator_ops *ops, void *self, berth_allocator **out)
+{
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the allocator: out is NULL");
+    *out = NULL;
+    berth_allocator_ops complete;
+    berth_status status = berth__ops_copy(&complete, ops);
+    if (status != BERTH_OK)
+        return status;
+    if (!complete.allocate || !complete.deallocate || !complete.destroy)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the table lacks %s, which every allocator needs",
+                           !complete.allocate     ? "allocate"
+                           : !complete.deallocate ? "deallocate"
+                                                  : "destroy");
+    berth_allocator *a = berth__heap_alloc(sizeof *a);
+    if (!a)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an allocator's handle");
+    berth__allocator_init(a, &complete, self);
+    a->embedded = false;
+    *out = a;
+    return BERTH_OK;
+}
+
+berth_allocator *berth_allocator_retain(berth_allocator *a)
+{
+    if (a)
+        atomic_fetch_add_explicit(&a->references, 1, memory_order_relaxed);
+    return a;
+}
+
+void berth_allocator_release(berth_allocator *a)
+{
+    if (!a || atomic_fetch_sub_explicit(&a->references, 1, memory_order_acq_rel) != 1)
+        return;
+    bool embedded = a->embedded; /* after destroy an embedded handle may be gone */
+    a->ops.destroy(a->self);
+    if (!embedded)
+        berth__heap_free(a);
+}
+
+/* ---- Allocation ---------------------------------------------------------------------------------- */
+
+static const berth_request plain_request = BERTH_REQUEST_INIT;
+
+static berth_status refuse_request(const berth_allocator *a, size_t size_bytes, size_t alignment,
+                                   const berth_request *request, void *const *out)
+{
+    if (!a || !out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", a ? "out" : "the allocator");
+    if (!berth__is_power_of_two(alignment) || alignment > BERTH_ALIGNMENT_MAX)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "alignment %zu is not a power of two from 1 to %zu; BERTH_ALIGNMENT suits tensors",
+                           alignment, BERTH_ALIGNMENT_MAX);
+    if (request && request->struct_size < sizeof *request)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "the request's struct_size is %zu: start from BERTH_REQUEST_INIT",
+                           request->struct_size);
+    return berth__fail(BERTH_OVERFLOW, "%zu bytes at alignment %zu are more than any block can hold",
+                       size_bytes, alignment);
+}
+
+static inline bool request_is_sound(const berth_allocator *a, size_t size_bytes, size_t alignment,
+                                    const berth_request *request, void *const *out)
+{
+    return a && out && berth__is_power_of_two(alignment) && alignment <= BERTH_ALIGNMENT_MAX &&
+           size_bytes <= (size_t)PTRDIFF_MAX - BERTH_ALIGNMENT_MAX &&
+           (!request || request->struct_size >= sizeof *request);
+}
+
+berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
+                            const berth_request *request, void **out)
+{
+    if (out)
+        *out = NULL;
+    if (BERTH_UNLIKELY(!request_is_sound(a, size_bytes, alignment, request, out)))
+        return refuse_request(a, size_bytes, alignment, request, out);
+    if (BERTH_UNLIKELY(size_bytes == 0) && !a->ops.allocates_empty(a->self))
+        return BERTH_OK;
+    return berth__allocate(a, size_bytes, alignment, request ? request : &plain_request, out);
+}
+
+static berth_status no_allocator(void)
+{
+    return berth__fail(BERTH_INVALID_ARGUMENT, "the allocator is NULL");
+}
+
+berth_status berth_deallocate(berth_allocator *a, void *p, size_t size_bytes, berth_stream *stream)
+{
+    if (BERTH_UNLIKELY(!a))
+        return no_allocator();
+    if (!p)
+        return BERTH_OK;
+    return berth__deallocate(a, p, size_bytes, stream);
+}
+
+/* What `p` holds, from the caller, from tracking, or from the source. */
+static berth_status old_size(berth_allocator *a, const void *p, size_t told_bytes, size_t *out)
+{
+    if (told_bytes) {
+        *out = told_bytes;
+        return BERTH_OK;
+    }
+    if (a->ops.requested_size(a->self, p, out) == BERTH_OK)
+        return BERTH_OK;
+    if (a->ops.allocated_size_slow(a->self, p, out) == BERTH_OK)
+        return BERTH_OK;
+    return berth__fail(BERTH_UNSUPPORTED,
+                       "%s cannot tell how large the old block is; pass its size to berth_reallocate",
+                       a->ops.name(a->self));
+}
+
+static berth_status move_block(berth_allocator *a, void *p, size_t old_bytes, size_t new_bytes,
+                               size_t alignment, const berth_request *request, void **out)
+{
+    size_t held = 0;
+    berth_status status = old_size(a, p, old_bytes, &held);
+    if (status != BERTH_OK)
+        return status;
+    void *moved = NULL;
+    status = berth__allocate(a, new_bytes, alignment, request, &moved);
+    if (status != BERTH_OK)
+        return status;
+    size_t kept = held < new_bytes ? held : new_bytes;
+    status = berth_copy(a->ops.device(a->self), moved, p, kept, BERTH_COPY_DEVICE_TO_DEVICE, request->stream,
+                        true);
+    if (status == BERTH_OK)
+        status = berth__deallocate(a, p, old_bytes, request->stream);
+    if (status != BERTH_OK) {
+        berth__deallocate(a, moved, new_bytes, request->stream);
+        return status;
+    }
+    *out = moved;
+    return BERTH_OK;
+}
+
+berth_status berth_reallocate(berth_allocator *a, void *p, size_t old_bytes, size_t new_bytes,
+                              size_t alignment, const berth_request *request, void **out)
+{
+    if (!p)
+        return berth_allocate(a, new_bytes, alignment, request, out);
+    if (out)
+        *out = NULL;
+    if (!request_is_sound(a, new_bytes, alignment, request, out))
+        return refuse_request(a, new_bytes, alignment, request, out);
+    if (!request)
+        request = &plain_request;
+    if (new_bytes == 0 && !a->ops.allocates_empty(a->self))
+        return berth__deallocate(a, p, old_bytes, request->stream);
+    berth_status status = a->ops.reallocate(a->self, p, old_bytes, new_bytes, alignment, request, out);
+    if (status == BERTH_UNSUPPORTED)
+        status = move_block(a, p, old_bytes, new_bytes, alignment, request, out);
+    return status;
+}
+
+/* ---- Questions ----------------------------------------------------------------------------------- */
+
+berth_status berth_record_use(berth_allocator *a, const void *p, berth_stream *stream)
+{
+    if (!a || !p || !stream)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "berth_record_use needs an allocator, a block and a stream");
+    return a->ops.record_use(a->self, p, stream);
+}
+
+const char *berth_allocator_name(berth_allocator *a)
+{
+    return a ? a->ops.name(a->self) : "";
+}
+
+berth_device berth_allocator_device(berth_allocator *a)
+{
+    return a ? a->ops.device(a->self) : (berth_device){BERTH_DEVICE_UNKNOWN, 0};
+}
+
+berth_memory_kind berth_allocator_memory_kind(berth_allocator *a)
+{
+    return a ? a->ops.memory_kind(a->self) : BERTH_MEMORY_DEVICE;
+}
+
+berth_status berth_allocator_owns(berth_allocator *a, const void *p)
+{
+    if (!a)
+        return no_allocator();
+    return p ? a->ops.owns(a->self, p) : BERTH_NOT_FOUND;
+}
+
+bool berth_allocator_tracks_sizes(berth_allocator *a)
+{
+    return a && a->ops.tracks_sizes(a->self);
+}
+
+bool berth_allocator_allocates_empty(berth_allocator *a)
+{
+    return a && a->ops.allocates_empty(a->self);
+}
+
+typedef berth_status (*size_op)(void *self, const void *p, size_t *out);
+
+static berth_status ask_size(berth_allocator *a, size_op ask, const void *p, size_t *out)
+{
+    if (!a || !p || !out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "a size query needs an allocator, a block and a result");
+    size_t size = 0;
+    berth_status status = ask(a->self, p, &size);
+    if (status == BERTH_OK)
+        *out = size;
+    return status;
+}
+
+berth_status berth_requested_size(berth_allocator *a, const void *p, size_t *out)
+{
+    return ask_size(a, a ? a->ops.requested_size : NULL, p, out);
+}
+
+berth_status berth_allocated_size(berth_allocator *a, const void *p, size_t *out)
+{
+    return ask_size(a, a ? a->ops.allocated_size : NULL, p, out);
+}
+
+berth_status berth_allocated_size_slow(berth_allocator *a, const void *p, size_t *out)
+{
+    return ask_size(a, a ? a->ops.allocated_size_slow : NULL, p, out);
+}
+
+berth_status berth_allocation_id(berth_allocator *a, const void *p, uint64_t *out)
+{
+    if (!a || !p || !out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "an id query needs an allocator, a block and a result");
+    return a->ops.allocation_id(a->self, p, out);
+}
+
+berth_status berth_stats_get(berth_allocator *a, berth_stats *out)
+{
+    if (!a || !out || out->struct_size < sizeof out->struct_size)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%s",
+                           a && out ? "set struct_size to sizeof(berth_stats)"
+                                    : "the allocator or out is NULL");
+    /* The operation fills our whole struct; an older caller gets the part that it knows. */
+    berth_stats full = {.struct_size = sizeof full};
+    berth_status status = a->ops.stats(a->self, &full);
+    if (status != BERTH_OK)
+        return status;
+    size_t known = out->struct_size < sizeof full ? out->struct_size : sizeof full;
+    full.struct_size = out->struct_size;
+    memcpy(out, &full, known);
+    return BERTH_OK;
+}
+
+berth_status berth_stats_clear(berth_allocator *a)
+{
+    return a ? a->ops.clear_stats(a->self) : no_allocator();
+}
+
+berth_status berth_trim(berth_allocator *a, size_t keep_bytes, size_t *released)
+{
+    size_t ignored = 0;
+    if (released)
+        *released = 0;
+    return a ? a->ops.trim(a->self, keep_bytes, released ? released : &ignored) : no_allocator();
+}
+
+berth_status berth_snapshot(berth_allocator *a, berth_block_fn visit, void *context)
+{
+    if (!a || !visit)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "a snapshot needs an allocator and a function");
+    return a->ops.snapshot(a->self, visit, context);
+}
+
+const char *berth__request_label(const berth_request *request)
+{
+    return request->label ? request->label : berth_scope_label();
+}
