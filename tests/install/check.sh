@@ -1,0 +1,38 @@
+#!/bin/sh
+# check.sh cmake|pkgconfig CMAKE BUILD_DIR CONSUMER_DIR CC: berth, once installed, is found and works.
+set -eu
+way=$1 cmake=$2 build=$3 consumer=$4 cc=$5
+work=$build/tests/install-$way
+prefix=$work/prefix
+rm -rf "$work"
+mkdir -p "$work"
+"$cmake" --install "$build" --prefix "$prefix" >"$work/install.log"
+
+lib=$(dirname "$(find "$prefix" -name libberth.a)")
+version=$("$prefix/bin/berth" --version)
+echo "$version"
+
+# expect_runs PROGRAM: it runs and says what the library says.
+expect_runs() {
+    said=$(LD_LIBRARY_PATH=$lib "$1")
+    [ "$said" = "no such thing is known here" ] || { echo "$1 said: $said" >&2; exit 1; }
+}
+
+case $way in
+cmake)
+    "$cmake" -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" >"$work/configure.log"
+    "$cmake" --build "$work/build" >"$work/build.log"
+    expect_runs "$work/build/with_berth"
+    expect_runs "$work/build/with_static"
+    ;;
+pkgconfig)
+    export PKG_CONFIG_PATH="$lib/pkgconfig"
+    [ "berth $(pkg-config --modversion berth)" = "$version" ] || { echo "berth.pc has another version" >&2; exit 1; }
+    # shellcheck disable=SC2046 # pkg-config answers a list of words
+    "$cc" "$consumer/consumer.c" -o "$work/shared" $(pkg-config --cflags --libs berth)
+    # shellcheck disable=SC2046
+    "$cc" -static "$consumer/consumer.c" -o "$work/static" $(pkg-config --static --cflags --libs berth)
+    expect_runs "$work/shared"
+    expect_runs "$work/static"
+    ;;
+esac
