@@ -1,0 +1,82 @@
+/* Locks with ranks: a thread takes them in rising order only, and debug builds check that it does. */
+#ifndef BERTH_BASE_LOCK_H
+#define BERTH_BASE_LOCK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+/* Outermost first. A thread that holds one may take only those further down. */
+typedef enum berth__rank {
+    BERTH__RANK_REGISTRY = 1,
+    BERTH__RANK_REPLAY,
+    BERTH__RANK_CACHE,
+    BERTH__RANK_POOL,
+    BERTH__RANK_WRAP,
+    BERTH__RANK_TABLE,
+    BERTH__RANK_FIXED,
+    BERTH__RANK_STREAM,
+    BERTH__RANK_DEVICE,
+    BERTH__RANK_METER,
+    BERTH__RANK_THREADS,
+    BERTH__RANK_END /* not a lock */
+} berth__rank;
+
+#ifdef NDEBUG
+#define BERTH__RANK_TAKE(rank) ((void)(rank))
+#define BERTH__RANK_GIVE(rank) ((void)(rank))
+#else
+#define BERTH__RANK_TAKE(rank) berth__rank_take(rank)
+#define BERTH__RANK_GIVE(rank) berth__rank_give(rank)
+#endif
+/* The check itself. Waiting on a condition variable keeps the rank: the thread takes nothing meanwhile. */
+void berth__rank_take(berth__rank rank);
+void berth__rank_give(berth__rank rank);
+
+/* A lock for short straight-line work: one read-modify-write to take it, a plain store to give it back.
+ * All zero is unlocked. */
+typedef struct berth__spin {
+    _Atomic uint32_t word;
+} berth__spin;
+
+/* The wait for a spin lock that is taken: a few turns, then the processor goes to someone else. */
+void berth__spin_wait(berth__spin *spin);
+
+static inline void berth__spin_lock(berth__spin *spin, berth__rank rank)
+{
+    BERTH__RANK_TAKE(rank);
+    if (BERTH_UNLIKELY(atomic_exchange_explicit(&spin->word, 1, memory_order_acquire) != 0))
+        berth__spin_wait(spin);
+}
+
+static inline void berth__spin_unlock(berth__spin *spin, berth__rank rank)
+{
+    atomic_store_explicit(&spin->word, 0, memory_order_release);
+    BERTH__RANK_GIVE(rank);
+}
+
+static inline void berth__mutex_lock(pthread_mutex_t *mutex, berth__rank rank)
+{
+    BERTH__RANK_TAKE(rank);
+    pthread_mutex_lock(mutex);
+}
+
+static inline void berth__mutex_unlock(pthread_mutex_t *mutex, berth__rank rank)
+{
+    pthread_mutex_unlock(mutex);
+    BERTH__RANK_GIVE(rank);
+}
+
+/* One turn of a waiting loop. */
+static inline void berth__pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) || defined(__arm__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif
