@@ -26,7 +26,7 @@ typedef struct random_shape {
     uint32_t alias_groups;   /* 0: none */
     uint32_t alignments;     /* up to this number of units, 0: none */
     uint32_t pinned_percent; /* of the buffers, where they do not collide */
-    uint64_t rounding;
+    uint32_t rounding;
 } random_shape;
 
 static inline uint64_t random_next(uint64_t *state)
