@@ -1,0 +1,104 @@
+/* Tells AddressSanitizer and Valgrind which bytes of our memory are a user's: the one place that knows both.
+ *
+ *     hand a block out:    berth__annotate_undefined(p, size);   (berth__annotate_defined if it was zeroed)
+ *     take it back:        berth__annotate_noaccess(p, size);
+ *     look at it again:    berth__annotate_defined(p, size);     before our own code reads or fills it
+ *     give the region back to where it came from: berth__annotate_defined over all of it
+ *
+ * AddressSanitizer counts in granules of 8 bytes from 8-aligned addresses: mark from a block's start (which
+ * is aligned) to the end of its slot, then the user's part. Built without AddressSanitizer and without
+ * Valgrind's headers all of this is nothing; with the headers it is one load and a branch that is never taken
+ * outside of Valgrind. -DBERTH_NO_ANNOTATIONS leaves even that out. */
+#ifndef BERTH_BASE_ANNOTATE_H
+#define BERTH_BASE_ANNOTATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/base.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define BERTH__ANNOTATE_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BERTH__ANNOTATE_ASAN 1
+#endif
+#endif
+
+#if !defined(BERTH_NO_ANNOTATIONS) && !defined(BERTH__ANNOTATE_ASAN) && defined(__has_include)
+#if __has_include(<valgrind/memcheck.h>)
+#define BERTH__ANNOTATE_VALGRIND 1
+#endif
+#endif
+
+#if defined(BERTH_NO_ANNOTATIONS)
+#undef BERTH__ANNOTATE_ASAN
+#endif
+
+/* A function that reads bytes which are marked, such as a red zone or a header that a stray pointer may not
+ * have. */
+#if defined(BERTH__ANNOTATE_ASAN)
+#define BERTH__NO_ASAN __attribute__((no_sanitize("address")))
+#else
+#define BERTH__NO_ASAN
+#endif
+
+#if defined(BERTH__ANNOTATE_ASAN)
+
+void __asan_poison_memory_region(void const volatile *address, size_t size_bytes);
+void __asan_unpoison_memory_region(void const volatile *address, size_t size_bytes);
+
+static inline void berth__annotate_noaccess(const void *p, size_t size_bytes)
+{
+    __asan_poison_memory_region(p, size_bytes);
+}
+static inline void berth__annotate_undefined(const void *p, size_t size_bytes)
+{
+    __asan_unpoison_memory_region(p, size_bytes);
+}
+static inline void berth__annotate_defined(const void *p, size_t size_bytes)
+{
+    __asan_unpoison_memory_region(p, size_bytes);
+}
+
+#elif defined(BERTH__ANNOTATE_VALGRIND)
+
+/* Set once when the library is loaded: the client requests themselves cost a few nanoseconds each. */
+extern __attribute__((visibility("hidden"))) bool berth__runs_on_valgrind;
+void berth__valgrind_noaccess(const void *p, size_t size_bytes);
+void berth__valgrind_undefined(const void *p, size_t size_bytes);
+void berth__valgrind_defined(const void *p, size_t size_bytes);
+
+static inline void berth__annotate_noaccess(const void *p, size_t size_bytes)
+{
+    if (BERTH_UNLIKELY(berth__runs_on_valgrind))
+        berth__valgrind_noaccess(p, size_bytes);
+}
+static inline void berth__annotate_undefined(const void *p, size_t size_bytes)
+{
+    if (BERTH_UNLIKELY(berth__runs_on_valgrind))
+        berth__valgrind_undefined(p, size_bytes);
+}
+static inline void berth__annotate_defined(const void *p, size_t size_bytes)
+{
+    if (BERTH_UNLIKELY(berth__runs_on_valgrind))
+        berth__valgrind_defined(p, size_bytes);
+}
+
+#else
+
+static inline void berth__annotate_noaccess(const void *p, size_t size_bytes)
+{
+    (void)p, (void)size_bytes;
+}
+static inline void berth__annotate_undefined(const void *p, size_t size_bytes)
+{
+    (void)p, (void)size_bytes;
+}
+static inline void berth__annotate_defined(const void *p, size_t size_bytes)
+{
+    (void)p, (void)size_bytes;
+}
+
+#endif
+#endif
