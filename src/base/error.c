@@ -55,6 +55,7 @@ static berth_status keep(berth_status status, int64_t driver_code, const char *d
     return status;
 }
 
+#undef berth__fail
 berth_status berth__fail(berth_status status, const char *format, ...)
 {
     va_list args;
