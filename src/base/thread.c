@@ -1,0 +1,114 @@
+/* Hands out thread numbers and takes them back at thread exit; registers for membarrier and for forks. */
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Thread_local uint32_t berth__thread_plus_one;
+_Atomic bool berth__barrier_is_asymmetric;
+_Atomic uint32_t berth__fork_generation = 1;
+
+static berth__spin numbers_lock;
+static uint64_t numbers_taken[BERTH__THREADS_MAX / 64 + 1]; /* guard: numbers_lock */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t exit_key;
+static bool exit_key_works; /* written by `once` */
+
+/* The kernel's numbers, which are its ABI: not every libc brings linux/membarrier.h. */
+enum { private_expedited = 1 << 3, register_private_expedited = 1 << 4 };
+
+static int membarrier(int command)
+{
+#ifdef SYS_membarrier
+    return (int)syscall(SYS_membarrier, command, 0, 0);
+#else
+    (void)command;
+    return -1;
+#endif
+}
+
+static void after_fork_in_child(void)
+{
+    atomic_fetch_add(&berth__fork_generation, 1);
+}
+
+static void give_number(void *plus_one)
+{
+    uint32_t number = (uint32_t)(uintptr_t)plus_one - 1;
+    berth__thread_plus_one = 0;
+    berth__fork_lock(&numbers_lock, BERTH__RANK_THREADS);
+    numbers_taken[number / 64] &= ~((uint64_t)1 << number % 64);
+    berth__fork_unlock(&numbers_lock, BERTH__RANK_THREADS);
+}
+
+static void set_up(void)
+{
+    exit_key_works = pthread_key_create(&exit_key, give_number) == 0;
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+    if (membarrier(register_private_expedited) == 0)
+        atomic_store(&berth__barrier_is_asymmetric, true);
+}
+
+/* The lowest free number: few threads then touch few slots, however many came and went. */
+static uint32_t lowest_free(void)
+{
+    for (uint32_t word = 0; word < BERTH_COUNT_OF(numbers_taken); word++) {
+        if (~numbers_taken[word] == 0)
+            continue;
+        uint32_t number = word * 64 + (uint32_t)__builtin_ctzll(~numbers_taken[word]);
+        return number < BERTH__THREADS_MAX ? number : BERTH__NO_THREAD;
+    }
+    return BERTH__NO_THREAD;
+}
+
+uint32_t berth__thread_take(void)
+{
+    pthread_once(&once, set_up);
+    if (!exit_key_works)
+        return BERTH__NO_THREAD;
+    berth__fork_lock(&numbers_lock, BERTH__RANK_THREADS);
+    uint32_t number = lowest_free();
+    if (number != BERTH__NO_THREAD)
+        numbers_taken[number / 64] |= (uint64_t)1 << number % 64;
+    berth__fork_unlock(&numbers_lock, BERTH__RANK_THREADS);
+    if (number == BERTH__NO_THREAD)
+        return number;
+    berth__thread_plus_one = number + 1;
+    if (pthread_setspecific(exit_key, (void *)(uintptr_t)(number + 1)) != 0) {
+        give_number((void *)(uintptr_t)(number + 1));
+        return BERTH__NO_THREAD;
+    }
+    return number;
+}
+
+void berth__barrier_heavy(void)
+{
+    pthread_once(&once, set_up);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!atomic_load(&berth__barrier_is_asymmetric))
+        return;
+    /* A registration that got lost (a checkpoint restored elsewhere) is renewed once. */
+    if (membarrier(private_expedited) != 0) {
+        membarrier(register_private_expedited);
+        (void)BERTH_ASSERT(membarrier(private_expedited) == 0, "[B2] a registered membarrier works");
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool berth__fork_lock(berth__spin *spin, berth__rank rank)
+{
+    BERTH__RANK_TAKE(rank);
+    uint32_t mine = berth__generation();
+    for (unsigned turn = 1;; turn++) {
+        uint32_t holder = atomic_load_explicit(&spin->word, memory_order_relaxed);
+        if (holder != mine && atomic_compare_exchange_strong_explicit(
+                                  &spin->word, &holder, mine, memory_order_acquire, memory_order_relaxed))
+            return holder != 0;
+        if (turn % 64 == 0)
+            sched_yield();
+        else
+            berth__pause();
+    }
+}

@@ -1,0 +1,57 @@
+/* Small numbers for threads, a barrier that costs one side only, and what a fork leaves behind. */
+#ifndef BERTH_BASE_THREAD_H
+#define BERTH_BASE_THREAD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/lock.h"
+
+#define BERTH__THREADS_MAX 8184u /* more live threads than this share one slot */
+#define BERTH__NO_THREAD UINT32_MAX
+
+/* Says to other files of ours that the variable is ours too, so that it is reached without a table. */
+#define BERTH__HIDDEN __attribute__((visibility("hidden")))
+
+extern BERTH__HIDDEN _Thread_local uint32_t berth__thread_plus_one; /* 0: not asked for yet */
+uint32_t berth__thread_take(void);
+
+/* The calling thread's number, dense from 0 and given to another thread only after this one has ended.
+ * BERTH__NO_THREAD when there are too many. */
+static inline uint32_t berth__thread(void)
+{
+    uint32_t plus_one = berth__thread_plus_one;
+    return BERTH_LIKELY(plus_one != 0) ? plus_one - 1 : berth__thread_take();
+}
+
+/* An asymmetric barrier: a store before the light side and a load after it are ordered against the heavy
+ * side's, as if both were full fences. The light side costs nothing where the kernel has membarrier(2); the
+ * heavy side then interrupts the other processors. A thread that uses the light side has a number. */
+extern BERTH__HIDDEN _Atomic bool berth__barrier_is_asymmetric;
+void berth__barrier_heavy(void);
+
+static inline void berth__barrier_light(void)
+{
+    if (BERTH_LIKELY(atomic_load_explicit(&berth__barrier_is_asymmetric, memory_order_relaxed)))
+        atomic_signal_fence(memory_order_seq_cst);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Counts forks, from 1: what another thread of the parent was in the middle of carries an older number. */
+extern BERTH__HIDDEN _Atomic uint32_t berth__fork_generation;
+static inline uint32_t berth__generation(void)
+{
+    return atomic_load_explicit(&berth__fork_generation, memory_order_relaxed);
+}
+
+/* A spin lock that a fork cannot leave taken: a holder from before the fork is passed over, and `true` says
+ * that this happened. All zero is unlocked. */
+bool berth__fork_lock(berth__spin *spin, berth__rank rank);
+static inline void berth__fork_unlock(berth__spin *spin, berth__rank rank)
+{
+    berth__spin_unlock(spin, rank);
+}
+
+#endif

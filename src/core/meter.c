@@ -1,0 +1,422 @@
+/* The meter's slow side: ownership, claims from the common figure, stopping, clearing and reading. */
+#include "core/meter.h"
+
+#include <sched.h>
+#include <string.h>
+
+enum { meter_fresh = 0, meter_shared = 1, meter_owned = 2 /* + the thread's number */ };
+
+/* Half of what a slot may hold is taken at once, so that a free right after does not overflow it. */
+#define REFILL (BERTH__METER_CREDIT / 2)
+
+#define LOAD BERTH__METER_LOAD
+#define STORE BERTH__METER_STORE
+
+void berth__meter_init(berth__meter *m, bool exact)
+{
+    memset(m, 0, sizeof *m);
+    m->exact = exact;
+}
+
+void berth__meter_finish(berth__meter *m)
+{
+    for (uint32_t piece = 0; piece < BERTH__METER_PIECES; piece++)
+        berth__heap_free(atomic_load(&m->pieces[piece]));
+}
+
+berth__meter_slot *berth__meter_add_piece(berth__meter *m, uint32_t piece)
+{
+    size_t size = ((size_t)8 << piece) * sizeof(berth__meter_slot);
+    berth__meter_slot *slots = berth__heap_aligned(size, 64);
+    if (!slots)
+        return NULL; /* the common slot serves */
+    memset(slots, 0, size);
+    berth__meter_slot *present = NULL;
+    if (atomic_compare_exchange_strong(&m->pieces[piece], &present, slots))
+        return slots;
+    berth__heap_free(slots);
+    return present;
+}
+
+/* Calls `each` on every slot there is. */
+static int64_t for_each_slot(berth__meter *m, int64_t (*each)(berth__meter_slot *slot))
+{
+    int64_t sum = each(&m->common);
+    for (uint32_t piece = 0; piece < BERTH__METER_PIECES; piece++) {
+        berth__meter_slot *slots = atomic_load(&m->pieces[piece]);
+        for (uint32_t i = 0; slots && i < 8u << piece; i++)
+            sum += each(&slots[i]);
+    }
+    return sum;
+}
+
+/* ---- Stopping ------------------------------------------------------------------------------------ */
+
+static void lock(berth__meter *m)
+{
+    /* A holder that did not survive a fork may have left the meter stopped. */
+    if (berth__fork_lock(&m->lock, BERTH__RANK_METER))
+        atomic_store(&m->stopped, 0);
+}
+
+static void unlock(berth__meter *m)
+{
+    berth__fork_unlock(&m->lock, BERTH__RANK_METER);
+}
+
+static int64_t wait_for(berth__meter_slot *slot)
+{
+    uint32_t generation = berth__generation();
+    for (unsigned turn = 1; atomic_load_explicit(&slot->busy, memory_order_acquire) == generation; turn++) {
+        if (turn % 64 == 0)
+            sched_yield();
+        else
+            berth__pause();
+    }
+    return 0;
+}
+
+/* With the lock held: on return no thread is inside, and none enters before `resume`. */
+static void stop(berth__meter *m)
+{
+    atomic_store(&m->stopped, 1);
+    berth__barrier_heavy();
+    for_each_slot(m, wait_for);
+}
+
+static void resume(berth__meter *m)
+{
+    atomic_store_explicit(&m->stopped, 0, memory_order_release);
+}
+
+static int64_t take_credit(berth__meter_slot *slot)
+{
+    int64_t credit = LOAD(slot->credit);
+    STORE(slot->credit, 0);
+    return credit;
+}
+
+/* While stopped: claimed is what is in use. */
+static void collect(berth__meter *m)
+{
+    atomic_fetch_sub(&m->claimed, for_each_slot(m, take_credit));
+}
+
+static void wait_until_resumed(berth__meter *m)
+{
+    lock(m);
+    unlock(m);
+}
+
+static void share(berth__meter *m)
+{
+    stop(m);
+    collect(m);
+    uint32_t owner = LOAD(m->owner);
+    if (owner >= meter_owned)
+        STORE(berth__meter_slot_of(m, owner - meter_owned)->credit_max, BERTH__METER_CREDIT);
+    STORE(m->owner, meter_shared);
+    resume(m);
+}
+
+/* Makes `thread` the owner of a fresh meter, and any other meter shared. */
+static void settle(berth__meter *m, berth__meter_slot *slot, uint32_t thread)
+{
+    lock(m);
+    uint32_t owner = LOAD(m->owner);
+    if (owner == meter_fresh && slot && !m->exact) {
+        STORE(slot->credit_max, INT64_MAX);
+        atomic_store_explicit(&m->owner, thread + meter_owned, memory_order_release);
+    } else if (owner != meter_shared && owner != thread + meter_owned) {
+        share(m);
+    }
+    unlock(m);
+}
+
+/* ---- Claims -------------------------------------------------------------------------------------- */
+
+static void raise_peak(berth__meter *m, int64_t to)
+{
+    int64_t peak = LOAD(m->peak);
+    while (peak < to && !atomic_compare_exchange_weak_explicit(&m->peak, &peak, to, memory_order_relaxed,
+                                                               memory_order_relaxed))
+        ;
+}
+
+/* `bytes` more from the common figure, with up to `extra` on top where the limit is far; BERTH_OK tells in
+ * `extra` how much of it came. False: the limit would be exceeded. */
+static bool take(berth__meter *m, int64_t bytes, int64_t *extra)
+{
+    int64_t limit = LOAD(m->limit);
+    if (limit == 0) {
+        atomic_fetch_add_explicit(&m->claimed, bytes + *extra, memory_order_relaxed);
+        return true;
+    }
+    int64_t claimed = LOAD(m->claimed);
+    for (;;) {
+        /* Near the limit nobody keeps what another may need. */
+        if (claimed > limit / 2 || *extra > limit / 16)
+            *extra = 0;
+        if (bytes > limit - claimed) /* [M4] a limit is never exceeded */
+            return false;
+        if (atomic_compare_exchange_weak_explicit(&m->claimed, &claimed, claimed + bytes + *extra,
+                                                  memory_order_relaxed, memory_order_relaxed))
+            return true;
+    }
+}
+
+/* The owner alone moves an owned meter's figure: no locked instruction. */
+static bool take_as_owner(berth__meter *m, int64_t bytes)
+{
+    int64_t limit = LOAD(m->limit), claimed = LOAD(m->claimed);
+    if (limit != 0 && bytes > limit - claimed)
+        return false;
+    STORE(m->claimed, claimed + bytes);
+    return true;
+}
+
+/* What is still missing after the slot's credit; the slot is entered. */
+static berth__meter_answer claim_in_slot(berth__meter *m, berth__meter_slot *slot, int64_t size, bool owned,
+                                         bool commit)
+{
+    int64_t missing = size - LOAD(slot->credit);
+    int64_t extra = owned || m->exact || size >= REFILL ? 0 : REFILL;
+    if (missing > 0) {
+        if (owned ? !take_as_owner(m, missing) : !take(m, missing, &extra))
+            return BERTH__METER_OVER;
+        STORE(slot->credit, extra);
+    } else {
+        STORE(slot->credit, -missing);
+    }
+    if (commit) {
+        if (missing > 0)
+            raise_peak(m, LOAD(m->claimed));
+        berth__meter_count(slot, (uint64_t)size);
+    }
+    return missing > 0 ? BERTH__METER_GREW : BERTH__METER_CREDIT_USED;
+}
+
+/* A thread without a slot counts in the common one, with the lock held. */
+static berth__meter_answer claim_in_common(berth__meter *m, int64_t size, bool commit)
+{
+    lock(m);
+    int64_t extra = 0;
+    bool taken = take(m, size, &extra);
+    if (taken && commit) {
+        raise_peak(m, LOAD(m->claimed));
+        berth__meter_count(&m->common, (uint64_t)size);
+    }
+    unlock(m);
+    return taken ? BERTH__METER_GREW : BERTH__METER_OVER;
+}
+
+/* Other slots may hold credit that would suffice: it is collected before the limit is said to be reached. */
+static bool collect_for(berth__meter *m, int64_t size)
+{
+    lock(m);
+    stop(m);
+    collect(m);
+    bool room = size <= LOAD(m->limit) - LOAD(m->claimed);
+    resume(m);
+    unlock(m);
+    return room;
+}
+
+static bool is_mine(uint32_t owner, uint32_t thread)
+{
+    return owner == meter_shared || owner == thread + meter_owned;
+}
+
+berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes, bool commit)
+{
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(m, thread);
+    if (size_bytes > INT64_MAX / 2)
+        return BERTH__METER_OVER;
+    int64_t size = (int64_t)size_bytes;
+    for (;;) {
+        uint32_t owner = atomic_load_explicit(&m->owner, memory_order_acquire);
+        if (!is_mine(owner, thread) || (!slot && owner != meter_shared)) {
+            settle(m, slot, thread);
+            continue;
+        }
+        berth__meter_answer answer;
+        if (!slot) {
+            answer = claim_in_common(m, size, commit);
+        } else {
+            if (!berth__meter_enter(m, slot)) {
+                wait_until_resumed(m);
+                continue;
+            }
+            /* Again, now that it cannot change: the meter may have become shared just before. */
+            owner = LOAD(m->owner);
+            if (!m->exact && owner == meter_shared && LOAD(slot->credit_max) == 0)
+                STORE(slot->credit_max, BERTH__METER_CREDIT);
+            answer = claim_in_slot(m, slot, size, owner == thread + meter_owned, commit);
+            berth__meter_leave(slot);
+        }
+        /* An owner has all the credit there is. */
+        if (answer != BERTH__METER_OVER || owner != meter_shared || !collect_for(m, size))
+            return answer;
+    }
+}
+
+void berth__meter_commit_slow(berth__meter *m, uint64_t size_bytes, bool grew)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
+    while (slot && !berth__meter_enter(m, slot))
+        wait_until_resumed(m);
+    if (!slot)
+        lock(m);
+    if (grew)
+        raise_peak(m, LOAD(m->claimed));
+    berth__meter_count(slot ? slot : &m->common, size_bytes);
+    if (slot)
+        berth__meter_leave(slot);
+    else
+        unlock(m);
+}
+
+/* ---- Giving back --------------------------------------------------------------------------------- */
+
+/* The slot is entered and the meter is shared: what is too much for one slot goes back. */
+static void free_in_slot(berth__meter *m, berth__meter_slot *slot, int64_t size)
+{
+    int64_t credit = LOAD(slot->credit) + size;
+    int64_t keep = m->exact ? 0 : credit <= BERTH__METER_CREDIT ? credit : REFILL;
+    if (credit > keep)
+        atomic_fetch_sub_explicit(&m->claimed, credit - keep, memory_order_relaxed);
+    STORE(slot->credit, keep);
+}
+
+static void give_back(berth__meter *m, uint64_t size_bytes, bool unclaim)
+{
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(m, thread);
+    int64_t size = (int64_t)size_bytes;
+    for (;;) {
+        uint32_t owner = atomic_load_explicit(&m->owner, memory_order_acquire);
+        if (!is_mine(owner, thread) || (!slot && owner != meter_shared)) {
+            settle(m, slot, thread);
+            continue;
+        }
+        if (!slot) {
+            atomic_fetch_sub_explicit(&m->claimed, size, memory_order_relaxed);
+            return;
+        }
+        if (berth__meter_enter(m, slot))
+            break;
+        wait_until_resumed(m);
+    }
+    if (LOAD(m->owner) == meter_shared) {
+        free_in_slot(m, slot, size);
+    } else {
+        /* What was claimed above the peak and never committed goes first, so that the peak stays exact. */
+        int64_t above = unclaim ? LOAD(m->claimed) - LOAD(m->peak) : 0;
+        int64_t undone = above < 0 ? 0 : above < size ? above : size;
+        STORE(m->claimed, LOAD(m->claimed) - undone);
+        STORE(slot->credit, LOAD(slot->credit) + size - undone);
+    }
+    berth__meter_leave(slot);
+}
+
+void berth__meter_sub_slow(berth__meter *m, uint64_t size_bytes)
+{
+    give_back(m, size_bytes, false);
+}
+
+void berth__meter_unclaim(berth__meter *m, uint64_t size_bytes)
+{
+    give_back(m, size_bytes, true);
+}
+
+void berth__meter_count_failure(berth__meter *m)
+{
+    atomic_fetch_add_explicit(&m->num_failures, 1, memory_order_relaxed);
+}
+
+void berth__meter_count_retry(berth__meter *m)
+{
+    atomic_fetch_add_explicit(&m->num_retries, 1, memory_order_relaxed);
+}
+
+/* ---- Reading and clearing ------------------------------------------------------------------------ */
+
+static int64_t credit_of(berth__meter_slot *slot)
+{
+    return LOAD(slot->credit);
+}
+
+uint64_t berth__meter_in_use(berth__meter *m)
+{
+    int64_t in_use = LOAD(m->claimed) - for_each_slot(m, credit_of);
+    return in_use > 0 ? (uint64_t)in_use : 0; /* with calls under way the sum may be of two moments */
+}
+
+static int64_t allocs_of(berth__meter_slot *slot)
+{
+    return (int64_t)LOAD(slot->num_allocs);
+}
+
+static int64_t total_of(berth__meter_slot *slot)
+{
+    return (int64_t)LOAD(slot->total_bytes);
+}
+
+static uint64_t largest_of(berth__meter *m)
+{
+    uint64_t largest = LOAD(m->common.largest);
+    for (uint32_t piece = 0; piece < BERTH__METER_PIECES; piece++) {
+        berth__meter_slot *slots = atomic_load(&m->pieces[piece]);
+        for (uint32_t i = 0; slots && i < 8u << piece; i++)
+            if (LOAD(slots[i].largest) > largest)
+                largest = LOAD(slots[i].largest);
+    }
+    return largest;
+}
+
+void berth__meter_read(berth__meter *m, berth_stats *out)
+{
+    int64_t peak = LOAD(m->peak);
+    out->bytes_in_use = berth__meter_in_use(m);
+    out->max_bytes_in_use = peak > 0 ? (uint64_t)peak : 0;
+    if (out->max_bytes_in_use < out->bytes_in_use)
+        out->max_bytes_in_use = out->bytes_in_use;
+    out->num_allocs = (uint64_t)for_each_slot(m, allocs_of);
+    out->total_bytes = (uint64_t)for_each_slot(m, total_of);
+    out->max_alloc_size = largest_of(m);
+    out->num_failures = LOAD(m->num_failures);
+    out->num_retries = LOAD(m->num_retries);
+    out->bytes_limit = (uint64_t)LOAD(m->limit);
+}
+
+static int64_t clear_counts(berth__meter_slot *slot)
+{
+    STORE(slot->num_allocs, 0);
+    STORE(slot->total_bytes, 0);
+    STORE(slot->largest, 0);
+    return 0;
+}
+
+void berth__meter_clear(berth__meter *m)
+{
+    lock(m);
+    stop(m);
+    collect(m);
+    for_each_slot(m, clear_counts);
+    STORE(m->peak, LOAD(m->claimed));
+    STORE(m->num_failures, 0);
+    STORE(m->num_retries, 0);
+    resume(m);
+    unlock(m);
+}
+
+void berth__meter_set_limit(berth__meter *m, uint64_t limit_bytes)
+{
+    lock(m);
+    stop(m);
+    collect(m); /* credit given out under another limit must not be used under this one */
+    atomic_store(&m->limit, (int64_t)(limit_bytes > INT64_MAX ? INT64_MAX : limit_bytes));
+    resume(m);
+    unlock(m);
+}

@@ -1,0 +1,202 @@
+/* The meter: bytes in use, their peak and counts, kept so that threads do not meet at one counter.
+ *
+ * Every thread has a slot with figures that it alone writes. A slot holds credit: bytes that it has claimed
+ * from the meter and not used. Allocating within the credit, and freeing into it, touches only the slot.
+ *
+ *       claimed  =  in use  +  credit of all slots          [M1]
+ *       peak     >= claimed at every commit                 [M2]   so it is never below the true peak
+ *       credit   <= 64 KiB a slot once several threads came [M3]   so it is above it by no more than that
+ *
+ * The first thread owns the meter: its credit has no bound, claimed is the peak itself, and it is exact
+ * without a single locked instruction. When a second thread comes, the owner is stopped for a moment, the
+ * credit collected, and from then on all take and return theirs in pieces. Stopping uses an asymmetric
+ * barrier: a thread marks its slot busy (a plain store) and then looks whether the meter is stopped; the
+ * stopper sets that mark, makes both sides see each other's, and waits until no slot is busy. Clearing, and a
+ * limit that is nearly reached, collect the credit in the same way.
+ *
+ * An exact meter gives no credit: one locked addition for each call.
+ *
+ * All zero is a meter that nobody has used, so that a static one works before main. */
+#ifndef BERTH_CORE_METER_H
+#define BERTH_CORE_METER_H
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "base/thread.h"
+#include "berth/allocator.h"
+
+#define BERTH__METER_CREDIT ((int64_t)64 << 10)
+
+/* Written by its owner while busy, by others only while the meter is stopped. */
+typedef struct berth__meter_slot {
+    _Atomic uint32_t busy; /* the fork generation while its owner is inside, else 0 */
+    _Atomic int64_t credit;
+    _Atomic int64_t credit_max;
+    _Atomic uint64_t num_allocs;
+    _Atomic uint64_t total_bytes;
+    _Atomic uint64_t largest;
+    uint64_t fill_a_cache_line[2];
+} berth__meter_slot;
+
+/* Piece k holds 8 << k slots. */
+enum { BERTH__METER_PIECES = 10 };
+
+typedef struct berth__meter {
+    /* read by everybody, rarely written */
+    bool exact;            /* set before first use */
+    _Atomic int64_t limit; /* 0: none; set before first use or with berth__meter_set_limit */
+    _Atomic uint32_t stopped;
+    _Atomic uint32_t owner; /* meter_fresh, meter_shared, or a thread's number + meter_owned */
+    _Atomic(berth__meter_slot *) pieces[BERTH__METER_PIECES];
+    uint64_t apart[8];
+    /* written whenever credit is taken or returned */
+    _Atomic int64_t claimed;
+    _Atomic int64_t peak;
+    _Atomic uint64_t num_failures;
+    _Atomic uint64_t num_retries;
+    berth__spin lock;         /* owner, stopping, and what follows */
+    berth__meter_slot common; /* counts of threads that have no slot; its credit stays 0 */
+} berth__meter;
+
+typedef enum berth__meter_answer {
+    BERTH__METER_OVER = 0,    /* the limit would be exceeded; nothing changed */
+    BERTH__METER_CREDIT_USED, /* within what was claimed before */
+    BERTH__METER_GREW,        /* more was claimed: the peak may have risen */
+} berth__meter_answer;
+
+void berth__meter_init(berth__meter *m, bool exact);
+/* Gives the slots back. No call may be under way. */
+void berth__meter_finish(berth__meter *m);
+
+/* The general forms; use the inline ones below. */
+berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes, bool commit);
+void berth__meter_commit_slow(berth__meter *m, uint64_t size_bytes, bool grew);
+void berth__meter_sub_slow(berth__meter *m, uint64_t size_bytes);
+berth__meter_slot *berth__meter_add_piece(berth__meter *m, uint32_t piece);
+
+/* Takes back a claim that led to nothing; the peak does not see it. */
+void berth__meter_unclaim(berth__meter *m, uint64_t size_bytes);
+void berth__meter_count_failure(berth__meter *m);
+void berth__meter_count_retry(berth__meter *m);
+
+/* Fills the meter's figures in: counts, bytes in use and their peak, total, largest, failures, retries and
+ * limit. The others stay as they are. Exact when no call is under way. */
+void berth__meter_read(berth__meter *m, berth_stats *out);
+uint64_t berth__meter_in_use(berth__meter *m);
+/* Counts to 0, the peak to what is in use. */
+void berth__meter_clear(berth__meter *m);
+/* From now on no claim takes the bytes in use above `limit_bytes`; 0: no limit. What is above stays. */
+void berth__meter_set_limit(berth__meter *m, uint64_t limit_bytes);
+
+static inline uint32_t berth__meter_piece_of(uint32_t thread)
+{
+    return 31u - (uint32_t)__builtin_clz(thread / 8 + 1);
+}
+
+/* The calling thread's slot; NULL if it has none. */
+static inline berth__meter_slot *berth__meter_slot_of(berth__meter *m, uint32_t thread)
+{
+    if (BERTH_UNLIKELY(thread >= BERTH__THREADS_MAX))
+        return NULL;
+    uint32_t piece = berth__meter_piece_of(thread);
+    berth__meter_slot *slots = atomic_load_explicit(&m->pieces[piece], memory_order_acquire);
+    if (BERTH_UNLIKELY(!slots)) {
+        slots = berth__meter_add_piece(m, piece);
+        if (!slots)
+            return NULL;
+    }
+    return &slots[thread - ((8u << piece) - 8u)];
+}
+
+/* Marks the slot busy; false (and not busy) if the meter is stopped. */
+static inline bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
+{
+    atomic_store_explicit(&slot->busy, berth__generation(), memory_order_relaxed);
+    berth__barrier_light();
+    if (BERTH_LIKELY(atomic_load_explicit(&m->stopped, memory_order_acquire) == 0))
+        return true;
+    atomic_store_explicit(&slot->busy, 0, memory_order_release);
+    return false;
+}
+
+static inline void berth__meter_leave(berth__meter_slot *slot)
+{
+    atomic_store_explicit(&slot->busy, 0, memory_order_release);
+}
+
+#define BERTH__METER_LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define BERTH__METER_STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
+
+/* The owner counts one allocation. */
+static inline void berth__meter_count(berth__meter_slot *slot, uint64_t size_bytes)
+{
+    BERTH__METER_STORE(slot->num_allocs, BERTH__METER_LOAD(slot->num_allocs) + 1);
+    BERTH__METER_STORE(slot->total_bytes, BERTH__METER_LOAD(slot->total_bytes) + size_bytes);
+    if (size_bytes > BERTH__METER_LOAD(slot->largest))
+        BERTH__METER_STORE(slot->largest, size_bytes);
+}
+
+/* Claims `size_bytes` before they are allocated, never above the limit. Followed by a commit or an unclaim.
+ * Any thread. */
+static inline berth__meter_answer berth__meter_claim(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
+    if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
+        int64_t credit = BERTH__METER_LOAD(slot->credit);
+        if (BERTH_LIKELY(credit >= (int64_t)size_bytes)) {
+            BERTH__METER_STORE(slot->credit, credit - (int64_t)size_bytes);
+            berth__meter_leave(slot);
+            return BERTH__METER_CREDIT_USED;
+        }
+        berth__meter_leave(slot);
+    }
+    return berth__meter_claim_slow(m, size_bytes, false);
+}
+
+/* Counts the allocation of `size_bytes` that were claimed; `claimed` is what the claim answered. */
+static inline void berth__meter_commit(berth__meter *m, uint64_t size_bytes, berth__meter_answer claimed)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
+    if (BERTH_LIKELY(claimed != BERTH__METER_GREW && slot && berth__meter_enter(m, slot))) {
+        berth__meter_count(slot, size_bytes);
+        berth__meter_leave(slot);
+        return;
+    }
+    berth__meter_commit_slow(m, size_bytes, claimed == BERTH__METER_GREW);
+}
+
+/* Claim and commit in one, for what is allocated already. BERTH__METER_OVER cannot come without a limit. */
+static inline berth__meter_answer berth__meter_add(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
+    if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
+        int64_t credit = BERTH__METER_LOAD(slot->credit);
+        if (BERTH_LIKELY(credit >= (int64_t)size_bytes)) {
+            BERTH__METER_STORE(slot->credit, credit - (int64_t)size_bytes);
+            berth__meter_count(slot, size_bytes);
+            berth__meter_leave(slot);
+            return BERTH__METER_CREDIT_USED;
+        }
+        berth__meter_leave(slot);
+    }
+    return berth__meter_claim_slow(m, size_bytes, true);
+}
+
+/* `size_bytes` that were added or claimed and committed are free again. Any thread. */
+static inline void berth__meter_sub(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
+    if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
+        int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
+        if (BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max))) {
+            BERTH__METER_STORE(slot->credit, credit);
+            berth__meter_leave(slot);
+            return;
+        }
+        berth__meter_leave(slot);
+    }
+    berth__meter_sub_slow(m, size_bytes);
+}
+
+#endif

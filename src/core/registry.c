@@ -1,0 +1,398 @@
+/* The registry: named allocators, best first, and the two answers that are asked for all the time, kept. */
+#include "berth/registry.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "core/allocator.h"
+#include "core/system.h"
+
+/* An entry lives while it is in the list or a call is using it. The allocator of a factory is made at the
+ * first request, outside the lock; other threads wait for it then. */
+struct entry {
+    struct entry *next; /* guard: registry_lock; in order of merit */
+    char *name;
+    int32_t priority;
+    berth_attributes attributes;
+    berth_factory_fn factory;
+    void *context;
+    const char *file;
+    int32_t line;
+    uint32_t users;             /* guard: registry_lock; the list counts as one */
+    bool listed;                /* guard: registry_lock */
+    bool is_made_now;           /* guard: registry_lock; `maker` runs the factory */
+    pthread_t maker;            /* guard: registry_lock */
+    berth_allocator *allocator; /* guard: registry_lock; NULL: not made yet */
+};
+
+static struct entry system_entry = {
+    .name = (char *)(uintptr_t) "system",
+    .priority = 0,
+    .attributes = BERTH_ON_HOST,
+    .file = __FILE__,
+    .line = __LINE__,
+    .users = 2, /* the list, and one for ever: it is not on the heap */
+    .listed = true,
+};
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t made = PTHREAD_COND_INITIALIZER; /* with registry_lock: a factory has come back */
+static struct entry *best_first = &system_entry;       /* guard: registry_lock */
+static uint64_t changes;                               /* guard: registry_lock; counts adds and removes */
+
+/* The kept answers; NULL: find out. Stored with the lock held, for the list of that moment. */
+static _Atomic(berth_allocator *) kept_best;
+static _Atomic(berth_allocator *) kept_for_host;
+
+static void lock(void)
+{
+    berth__mutex_lock(&registry_lock, BERTH__RANK_REGISTRY);
+}
+
+static void unlock(void)
+{
+    berth__mutex_unlock(&registry_lock, BERTH__RANK_REGISTRY);
+}
+
+static void forget_kept(void)
+{
+    changes++;
+    atomic_store(&kept_best, NULL);
+    atomic_store(&kept_for_host, NULL);
+}
+
+/* ---- Entries ------------------------------------------------------------------------------------- */
+
+static void free_entry(struct entry *e)
+{
+    berth_allocator_release(e->allocator);
+    berth__heap_free(e->name);
+    berth__heap_free(e);
+}
+
+/* Gives up one use; called without the lock, since the last one may run a user's destroy. */
+static void drop(struct entry *e)
+{
+    lock();
+    bool last = --e->users == 0;
+    unlock();
+    if (last)
+        free_entry(e);
+}
+
+static struct entry *new_entry(const berth_registration *r)
+{
+    struct entry *e = berth__heap_zalloc(1, sizeof *e);
+    size_t name_bytes = strlen(r->name) + 1;
+    if (!e)
+        return NULL;
+    e->name = berth__heap_alloc(name_bytes);
+    if (!e->name) {
+        berth__heap_free(e);
+        return NULL;
+    }
+    memcpy(e->name, r->name, name_bytes);
+    e->priority = r->priority;
+    e->attributes = r->attributes;
+    e->factory = r->factory;
+    e->context = r->context;
+    e->file = r->file ? r->file : "somewhere";
+    e->line = r->line;
+    e->users = 1;
+    e->listed = true;
+    e->allocator = berth_allocator_retain(r->allocator);
+    return e;
+}
+
+static struct entry *find(const char *name, int32_t priority)
+{
+    struct entry *e = best_first;
+    while (e && (e->priority != priority || strcmp(e->name, name) != 0))
+        e = e->next;
+    return e;
+}
+
+/* Behind all of the same priority: a tie goes to the first registered. */
+static void insert(struct entry *e)
+{
+    struct entry **link = &best_first;
+    while (*link && (*link)->priority >= e->priority)
+        link = &(*link)->next;
+    e->next = *link;
+    *link = e;
+    forget_kept();
+}
+
+static berth_status check(const berth_registration *r)
+{
+    if (!r || r->struct_size < sizeof *r)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "a registration needs its struct_size");
+    if (!r->name || r->name[0] == '\0')
+        return berth__fail(BERTH_INVALID_ARGUMENT, "an allocator cannot be registered without a name (%s:%d)",
+                           r->file ? r->file : "somewhere", (int)r->line);
+    if (r->priority < 0)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "priority %d of \"%s\" is negative", (int)r->priority,
+                           r->name);
+    if (!r->allocator == !r->factory)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "\"%s\" needs an allocator or a factory, not %s", r->name,
+                           r->allocator ? "both" : "neither");
+    return BERTH_OK;
+}
+
+berth_status berth_registry_add(const berth_registration *registration)
+{
+    berth_status status = check(registration);
+    if (status != BERTH_OK)
+        return status;
+    struct entry *e = new_entry(registration);
+    if (!e)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to register \"%s\"", registration->name);
+    lock();
+    const struct entry *earlier = find(e->name, e->priority);
+    const char *file = earlier ? earlier->file : NULL;
+    int line = earlier ? (int)earlier->line : 0;
+    if (!earlier)
+        insert(e);
+    unlock();
+    if (!file)
+        return BERTH_OK;
+    status = berth__fail(BERTH_ALREADY_EXISTS,
+                         "\"%s\" with priority %d, registered at %s:%d, was registered before at %s:%d; "
+                         "choose another name or priority",
+                         e->name, (int)e->priority, e->file, (int)e->line, file, line);
+    drop(e);
+    return status;
+}
+
+berth_status berth_registry_add_factory(const char *name, int32_t priority, berth_attributes attributes,
+                                        berth_factory_fn factory, void *context, const char *file,
+                                        int32_t line)
+{
+    berth_registration r = {.struct_size = sizeof r,
+                            .name = name,
+                            .priority = priority,
+                            .attributes = attributes,
+                            .factory = factory,
+                            .context = context,
+                            .file = file,
+                            .line = line};
+    berth_status status = berth_registry_add(&r);
+    if (status != BERTH_OK)
+        berth__log(BERTH_LOG_ERROR, "%s", berth_last_error()->message);
+    return status;
+}
+
+static berth_status unknown(const char *name, int32_t priority)
+{
+    return berth__fail(BERTH_NOT_FOUND, "no allocator \"%s\" with priority %d is registered", name,
+                       (int)priority);
+}
+
+static berth_status no_name(void)
+{
+    return berth__fail(BERTH_INVALID_ARGUMENT, "the name or out is NULL");
+}
+
+berth_status berth_registry_remove(const char *name, int32_t priority)
+{
+    if (!name)
+        return no_name();
+    lock();
+    struct entry *e = find(name, priority);
+    if (e) {
+        struct entry **link = &best_first;
+        while (*link != e)
+            link = &(*link)->next;
+        *link = e->next;
+        e->listed = false;
+        forget_kept();
+    }
+    unlock();
+    if (!e)
+        return unknown(name, priority);
+    drop(e);
+    return BERTH_OK;
+}
+
+/* ---- Asking -------------------------------------------------------------------------------------- */
+
+/* With the lock held, and let go while the factory runs: the entry's allocator, made if need be. */
+static berth_status make(struct entry *e, berth_allocator **out)
+{
+    if (e == &system_entry) {
+        *out = berth__system_default();
+        return BERTH_OK;
+    }
+    while (e->is_made_now) {
+        if (pthread_equal(e->maker, pthread_self()))
+            return berth__fail(BERTH_BUSY, "the factory of \"%s\" asks for its own allocator", e->name);
+        pthread_cond_wait(&made, &registry_lock);
+    }
+    if (!e->allocator) {
+        berth_allocator *fresh = NULL;
+        e->is_made_now = true;
+        e->maker = pthread_self();
+        unlock();
+        berth_status status = e->factory(e->context, &fresh);
+        lock();
+        e->is_made_now = false;
+        pthread_cond_broadcast(&made);
+        if (status == BERTH_OK && !fresh)
+            status = berth__fail(BERTH_INTERNAL, "the factory of \"%s\" gave no allocator", e->name);
+        if (status != BERTH_OK)
+            return status;
+        e->allocator = fresh;
+    }
+    *out = e->allocator;
+    return e->listed ? BERTH_OK : unknown(e->name, e->priority);
+}
+
+/* `e` is in use once more; the lock is held, and not on return. */
+static berth_status make_and_unlock(struct entry *e, _Atomic(berth_allocator *) *kept, berth_allocator **out)
+{
+    uint64_t before = changes;
+    e->users++;
+    berth_status status = make(e, out);
+    if (status == BERTH_OK && kept && changes == before)
+        atomic_store_explicit(kept, *out, memory_order_release);
+    unlock();
+    drop(e);
+    if (status != BERTH_OK)
+        *out = NULL;
+    return status;
+}
+
+berth_status berth_registry_get(const char *name, int32_t priority, berth_allocator **out)
+{
+    if (!out || !name)
+        return no_name();
+    *out = NULL;
+    lock();
+    struct entry *e = find(name, priority);
+    if (e)
+        return make_and_unlock(e, NULL, out);
+    unlock();
+    return unknown(name, priority);
+}
+
+berth_status berth_registry_best(berth_allocator **out)
+{
+    if (!out)
+        return no_name();
+    *out = atomic_load_explicit(&kept_best, memory_order_acquire);
+    if (BERTH_LIKELY(*out != NULL))
+        return BERTH_OK;
+    lock();
+    if (best_first)
+        return make_and_unlock(best_first, &kept_best, out);
+    unlock();
+    return berth__fail(BERTH_NOT_FOUND, "no allocator is registered");
+}
+
+berth_status berth_registry_best_for(berth_attributes attributes, berth_allocator **out)
+{
+    if (!out)
+        return no_name();
+    *out = NULL;
+    lock();
+    struct entry *e = best_first;
+    while (e && !berth_attributes_within(attributes, e->attributes))
+        e = e->next;
+    if (e)
+        return make_and_unlock(e, NULL, out);
+    unlock();
+    return berth__fail(BERTH_UNSUPPORTED,
+                       "no registered allocator satisfies the attributes 0x%x; register one that does",
+                       (unsigned)attributes);
+}
+
+/* The best for the host whose factory works: a CPU allocator is always there. */
+static berth_allocator *find_for_host(void)
+{
+    berth_allocator *found = NULL;
+    for (uint32_t skip = 0; !found; skip++) {
+        lock();
+        struct entry *e = best_first;
+        for (uint32_t left = skip; e; e = e->next)
+            if ((e->attributes & BERTH_ON_HOST) && left-- == 0)
+                break;
+        if (!e) {
+            unlock();
+            return berth__system_default();
+        }
+        if (make_and_unlock(e, &kept_for_host, &found) != BERTH_OK)
+            berth__log(BERTH_LOG_WARNING,
+                       "the best allocator for the host cannot be had, the next one serves: %s",
+                       berth_last_error()->message);
+    }
+    return found;
+}
+
+berth_allocator *berth_cpu_allocator(void)
+{
+    berth_allocator *kept = atomic_load_explicit(&kept_for_host, memory_order_acquire);
+    return BERTH_LIKELY(kept != NULL) ? kept : find_for_host();
+}
+
+/* ---- Looking through ------------------------------------------------------------------------------ */
+
+/* Takes a use of every entry into an array, so that the visitor runs without the lock. */
+static berth_status copy_list(struct entry ***out, size_t *count)
+{
+    for (size_t room = 16;; room *= 2) {
+        struct entry **list = berth__heap_zalloc(room, sizeof *list);
+        if (!list)
+            return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to list %zu registrations", room);
+        size_t n = 0;
+        lock();
+        struct entry *e = best_first;
+        for (; e && n < room; e = e->next)
+            list[n++] = e;
+        for (size_t i = 0; !e && i < n; i++)
+            list[i]->users++;
+        unlock();
+        if (!e) {
+            *out = list;
+            *count = n;
+            return BERTH_OK;
+        }
+        berth__heap_free(list);
+    }
+}
+
+static berth_registration describe(struct entry *e)
+{
+    berth_registration r = {.struct_size = sizeof r,
+                            .name = e->name,
+                            .priority = e->priority,
+                            .attributes = e->attributes,
+                            .factory = e->factory,
+                            .context = e->context,
+                            .file = e->file,
+                            .line = e->line};
+    lock();
+    r.allocator = e == &system_entry ? berth__system_default() : e->allocator;
+    unlock();
+    return r;
+}
+
+berth_status berth_registry_visit(berth_registration_fn visit, void *context)
+{
+    if (!visit)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "visit is NULL");
+    struct entry **list = NULL;
+    size_t count = 0;
+    berth_status status = copy_list(&list, &count);
+    if (status != BERTH_OK)
+        return status;
+    bool more = true;
+    for (size_t i = 0; i < count; i++) {
+        berth_registration r = describe(list[i]);
+        more = more && visit(context, &r);
+        drop(list[i]);
+    }
+    berth__heap_free(list);
+    return BERTH_OK;
+}

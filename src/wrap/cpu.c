@@ -1,0 +1,30 @@
+/* The CPU allocator as users make it: the system source, with a tracker around it where full figures are
+ * wanted. */
+#include "core/allocator.h"
+#include "core/system.h"
+
+berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_allocator **out)
+{
+    static const berth_cpu_options defaults = BERTH_CPU_OPTIONS_INIT;
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the allocator: out is NULL");
+    *out = NULL;
+    if (!options)
+        options = &defaults;
+    if (options->struct_size < sizeof *options)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "the options' struct_size is %zu: start from BERTH_CPU_OPTIONS_INIT",
+                           options->struct_size);
+    if (options->stats < BERTH_STATS_OFF || options->stats > BERTH_STATS_FULL)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "stats mode %d is not one", (int)options->stats);
+    return berth__system_create(options, out);
+}
+
+berth_status berth_cpu_allocator_set_stats(berth_allocator *a, berth_stats_mode mode)
+{
+    if (!a || mode < BERTH_STATS_OFF || mode > BERTH_STATS_FULL)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%s", a ? "no such stats mode" : "the allocator is NULL");
+    if (mode == BERTH_STATS_FULL)
+        return berth__fail(BERTH_UNSUPPORTED, "full figures are chosen when the allocator is made");
+    return berth__system_set_stats(a, mode);
+}
