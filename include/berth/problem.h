@@ -112,16 +112,17 @@ typedef struct berth_solve_options {
  * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_problem_validate(const berth_problem *problem);
 
-/* A number that is equal for equal problems whatever the order of their rows, and differs otherwise but for
- * chance. */
-BERTH_API uint64_t berth_problem_fingerprint(const berth_problem *problem);
+/* A number that is equal for equal problems whatever the order of their rows and the numbers of their alias
+ * groups, and differs otherwise but for chance. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW,
+ * BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_problem_fingerprint(const berth_problem *problem, uint64_t *out);
 
 /* The largest number of bytes live at one time, and the first such time (`when` may be NULL). A fast bound.
- */
+ * Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_problem_max_live(const berth_problem *problem, uint64_t *bytes, int64_t *when);
 
-/* Writes the indices of buffers live at `time` to `indices`, at most `room`, largest first; `count` is how
- * many there are. */
+/* Writes the indices of buffers live at `time` to `indices`, the `room` largest of them, largest first;
+ * `count` is how many there are. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW. */
 BERTH_API berth_status berth_problem_live(const berth_problem *problem, int64_t time, size_t *indices,
                                           size_t room, size_t *count);
 

@@ -7,7 +7,7 @@
 
 struct berth__prepared; /* plan/prepared.h */
 
-/* One berth_solve in progress. Solvers read the limits, count their steps, and offer what they find; none of
+/* One berth_solve in progress. Everything is in units of the prepared problem. Solvers read the limits, count their steps, and offer what they find; none of
  * them keeps a plan of its own, so that stopping at any moment leaves the best one.
  *
  *     if (berth__search_step(search, 1)) return BERTH_OK;      in every loop: time to stop?
@@ -18,7 +18,7 @@ typedef struct berth__search {
     const struct berth__prepared *prepared;
     const char *solver; /* the name that is offered under unless a phase says otherwise */
     uint64_t seed;
-    uint64_t capacity_bytes; /* 0: none */
+    uint64_t capacity; /* BERTH__NO_CAPACITY: none */
     bool minimise;           /* with a capacity: go on below it */
     berth_effort effort;
     uint64_t step_budget; /* UINT64_MAX: none */

@@ -1,0 +1,516 @@
+/* The reader of problem files: rows to numbers, each checked on the way, errors by line and column. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/names.h"
+#include "file/problem_file.h"
+
+/* Mapped pages behind the reader are given back, so that a file's text never adds up to its size in memory. */
+enum { DROP_BYTES = 4 << 20 };
+
+/* A reading in progress. */
+typedef struct reading {
+    berth_problem_file *file;
+    berth__csv csv;
+    size_t room, gap_room, mark_room; /* of the file's arrays */
+    size_t rows, gaps;
+    uint64_t size_sum;
+    berth__names ids, aliases;
+    uint32_t *alias_rows; /* the first row of every alias group, for comparing names */
+    uint32_t alias_count, alias_room;
+    size_t dropped; /* bytes of the text given back */
+} reading;
+
+/* ---- Words -------------------------------------------------------------------------------------- */
+
+/* A field as a message shows it: short, and without bytes that would disturb a terminal. */
+static const char *shown(const berth__csv_field *field, char text[40])
+{
+    size_t length = berth__csv_copy(field, text, 40);
+    for (size_t i = 0; text[i]; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == 127)
+            text[i] = '?';
+    if (length > 39)
+        memcpy(text + 36, "...", 4);
+    return text;
+}
+
+static berth_status bad_field(const reading *r, berth__column column, berth_status status,
+                              const berth__csv_field *field, const char *what)
+{
+    char text[40];
+    return berth__fail(status, "line %zu, column `%s`: '%s' %s", r->csv.record_line,
+                       r->file->columns.name[column], shown(field, text), what);
+}
+
+/* ---- Numbers ------------------------------------------------------------------------------------ */
+
+/* Digits at *at, which moves behind them. BERTH_OK, BERTH_NOT_FOUND (no digit), BERTH_OVERFLOW. */
+static berth_status read_digits(const char **at, const char *end, uint64_t *out)
+{
+    const char *p = *at;
+    uint64_t n = 0;
+    if (p == end || *p < '0' || *p > '9')
+        return BERTH_NOT_FOUND;
+    /* 19 digits cannot overflow: the common case needs no look */
+    const char *safe = end - p > 19 ? p + 19 : end;
+    for (; p < safe && *p >= '0' && *p <= '9'; p++)
+        n = n * 10 + (uint64_t)(*p - '0');
+    for (; p < end && *p >= '0' && *p <= '9'; p++)
+        if (berth__mul_overflows(n, 10, &n) || berth__add_overflows(n, (uint64_t)(*p - '0'), &n))
+            return BERTH_OVERFLOW;
+    *at = p;
+    *out = n;
+    return BERTH_OK;
+}
+
+static berth_status read_signed(const char **at, const char *end, int64_t *out)
+{
+    bool negative = *at < end && **at == '-';
+    uint64_t n;
+    *at += negative;
+    berth_status status = read_digits(at, end, &n);
+    if (status)
+        return status;
+    if (n > (uint64_t)INT64_MAX + negative)
+        return BERTH_OVERFLOW;
+    *out = negative ? (int64_t)(0 - n) : (int64_t)n;
+    return BERTH_OK;
+}
+
+/* A field that must be one whole number; an empty one leaves *out alone where the column may be empty. */
+static berth_status take_unsigned(reading *r, berth__column column, bool optional, uint64_t *out)
+{
+    const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, column);
+    if (!field || (optional && !field->length))
+        return BERTH_OK;
+    const char *at = field->text, *end = at + field->length;
+    berth_status status = read_digits(&at, end, out);
+    if (status == BERTH_OVERFLOW)
+        return bad_field(r, column, BERTH_OVERFLOW, field, "does not fit into 64 bits");
+    if (status || at != end)
+        return bad_field(r, column, BERTH_BAD_DATA, field, "is not a whole number from 0");
+    return BERTH_OK;
+}
+
+static berth_status take_signed(reading *r, berth__column column, bool optional, int64_t *out)
+{
+    const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, column);
+    if (!field || (optional && !field->length))
+        return BERTH_OK;
+    const char *at = field->text, *end = at + field->length;
+    berth_status status = read_signed(&at, end, out);
+    if (status == BERTH_OVERFLOW)
+        return bad_field(r, column, BERTH_OVERFLOW, field, "does not fit into 64 bits");
+    if (status || at != end)
+        return bad_field(r, column, BERTH_BAD_DATA, field, "is not a whole number");
+    return BERTH_OK;
+}
+
+/* ---- Columns of a row --------------------------------------------------------------------------- */
+
+static bool same_text(const berth_problem_file *file, size_t row, berth__column column,
+                      const berth__csv_field *field)
+{
+    berth__csv csv;
+    if (!berth__problem_file_row(file, row, &csv))
+        return false;
+    const berth__csv_field *other = berth__column_field(&file->columns, &csv, column);
+    return other && other->length == field->length && memcmp(other->text, field->text, field->length) == 0;
+}
+
+static bool same_id(void *context, uint32_t row, const berth__csv_field *field)
+{
+    return same_text(((reading *)context)->file, row, BERTH__COLUMN_ID, field);
+}
+
+static bool same_alias(void *context, uint32_t group, const berth__csv_field *field)
+{
+    const reading *r = context;
+    return same_text(r->file, r->alias_rows[group - 1], BERTH__COLUMN_ALIAS, field);
+}
+
+static berth_status take_id(reading *r)
+{
+    const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_ID);
+    if (!field->length)
+        return berth__fail(BERTH_BAD_DATA, "line %zu, column `%s`: the id is empty", r->csv.record_line,
+                           r->file->columns.name[BERTH__COLUMN_ID]);
+    bool number, twice = false;
+    uint32_t first = BERTH__NO_NAME;
+    berth_status status = berth__names_add_number(&r->ids, field, &number, &twice);
+    if (!status && !number)
+        status = berth__names_add(&r->ids, field, (uint32_t)r->rows, same_id, r, &first);
+    if (status)
+        return status;
+    for (size_t row = 0; twice && first == BERTH__NO_NAME && row < r->rows; row++)
+        if (same_id(r, (uint32_t)row, field))
+            first = (uint32_t)row;
+    if (first == BERTH__NO_NAME)
+        return BERTH_OK;
+    char words[64];
+    snprintf(words, sizeof words, "is already the id of line %zu", berth_problem_file_line(r->file, first));
+    return bad_field(r, BERTH__COLUMN_ID, BERTH_BAD_DATA, field, words);
+}
+
+static berth_status take_alias(reading *r, berth_problem_buffer *b)
+{
+    const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_ALIAS);
+    if (!field || !field->length)
+        return BERTH_OK;
+    if (r->alias_count == r->alias_room) {
+        uint32_t room = r->alias_room ? r->alias_room * 2 : 64;
+        uint32_t *rows = berth__heap_realloc(r->alias_rows, room * sizeof *rows);
+        if (!rows)
+            return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %" PRIu32 " alias groups", room);
+        r->alias_rows = rows;
+        r->alias_room = room;
+    }
+    uint32_t found;
+    berth_status status = berth__names_add(&r->aliases, field, r->alias_count + 1, same_alias, r, &found);
+    if (status)
+        return status;
+    if (found == BERTH__NO_NAME) {
+        r->alias_rows[r->alias_count++] = (uint32_t)r->rows;
+        found = r->alias_count;
+    }
+    b->alias_group = found;
+    return BERTH_OK;
+}
+
+static berth_status add_gap(reading *r, berth_problem_buffer *b, berth_gap gap)
+{
+    berth_problem_file *file = r->file;
+    if (r->gaps == r->gap_room) {
+        size_t room = r->gap_room ? r->gap_room * 2 : 256;
+        berth_gap *gaps = berth__heap_realloc(file->gaps, room * sizeof *gaps);
+        if (!gaps || room > UINT32_MAX)
+            return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu gaps", room);
+        file->gaps = gaps;
+        r->gap_room = room;
+    }
+    /* a row's gaps may stand in any order; they are few */
+    size_t at = r->gaps++;
+    for (; at > b->gap_first && file->gaps[at - 1].lower > gap.lower; at--)
+        file->gaps[at] = file->gaps[at - 1];
+    file->gaps[at] = gap;
+    b->gap_count++;
+    return BERTH_OK;
+}
+
+static berth_status take_gaps(reading *r, berth_problem_buffer *b)
+{
+    const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_GAPS);
+    if (!field || !field->length)
+        return BERTH_OK;
+    if (memchr(field->text, '@', field->length))
+        return bad_field(r, BERTH__COLUMN_GAPS, BERTH_BAD_DATA, field,
+                         "has a windowed gap (`@`), which berth does not read; only lo-hi is");
+    const char *at = field->text, *end = at + field->length;
+    b->gap_first = (uint32_t)r->gaps;
+    while (at < end) {
+        berth_gap gap;
+        if (*at == ' ') {
+            at++;
+            continue;
+        }
+        berth_status status = read_signed(&at, end, &gap.lower);
+        if (!status && (at == end || *at++ != '-'))
+            status = BERTH_NOT_FOUND;
+        if (!status)
+            status = read_signed(&at, end, &gap.upper);
+        if (!status && r->file->columns.end_is_inclusive && __builtin_add_overflow(gap.upper, 1, &gap.upper))
+            status = BERTH_OVERFLOW;
+        if (status == BERTH_OVERFLOW)
+            return bad_field(r, BERTH__COLUMN_GAPS, BERTH_OVERFLOW, field, "does not fit into 64 bits");
+        if (status || (at < end && *at != ' '))
+            return bad_field(r, BERTH__COLUMN_GAPS, BERTH_BAD_DATA, field,
+                             "is not a list of gaps lo-hi with blanks between them");
+        if (gap.lower >= gap.upper || gap.lower < b->lower || gap.upper > b->upper)
+            return bad_field(r, BERTH__COLUMN_GAPS, BERTH_BAD_DATA, field,
+                             "has a gap that is empty or lies outside the buffer's life");
+        status = add_gap(r, b, gap);
+        if (status)
+            return status;
+    }
+    for (uint32_t k = 1; k < b->gap_count; k++)
+        if (r->file->gaps[b->gap_first + k].lower < r->file->gaps[b->gap_first + k - 1].upper)
+            return bad_field(r, BERTH__COLUMN_GAPS, BERTH_BAD_DATA, field, "has gaps that overlap");
+    return BERTH_OK;
+}
+
+static berth_status take_life(reading *r, berth_problem_buffer *b)
+{
+    berth_status status = take_signed(r, BERTH__COLUMN_LOWER, false, &b->lower);
+    if (!status)
+        status = take_signed(r, BERTH__COLUMN_UPPER, false, &b->upper);
+    if (status)
+        return status;
+    const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_UPPER);
+    if (r->file->columns.end_is_inclusive && __builtin_add_overflow(b->upper, 1, &b->upper))
+        return bad_field(r, BERTH__COLUMN_UPPER, BERTH_OVERFLOW, field, "does not fit into 64 bits");
+    if (b->upper < b->lower)
+        return bad_field(r, BERTH__COLUMN_UPPER, BERTH_BAD_DATA, field, "lies before the buffer's beginning");
+    return BERTH_OK;
+}
+
+static berth_status take_size(reading *r, berth_problem_buffer *b)
+{
+    berth_status status = take_unsigned(r, BERTH__COLUMN_SIZE, false, &b->size_bytes);
+    if (status)
+        return status;
+    if (berth__add_overflows(r->size_sum, b->size_bytes, &r->size_sum) || r->size_sum > INT64_MAX)
+        return bad_field(r, BERTH__COLUMN_SIZE, BERTH_OVERFLOW,
+                         berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_SIZE),
+                         "makes the sizes add up to more than 63 bits hold");
+    return BERTH_OK;
+}
+
+static berth_status take_placement(reading *r, berth_problem_buffer *b)
+{
+    uint64_t alignment = 1;
+    berth_status status = take_unsigned(r, BERTH__COLUMN_ALIGNMENT, true, &alignment);
+    if (status)
+        return status;
+    if (alignment > UINT32_MAX)
+        return bad_field(r, BERTH__COLUMN_ALIGNMENT, BERTH_OVERFLOW,
+                         berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_ALIGNMENT),
+                         "is larger than any alignment that berth plans with (4294967295)");
+    b->alignment = alignment ? (uint32_t)alignment : 1;
+    status = take_unsigned(r, BERTH__COLUMN_FIXED, true, &b->fixed_offset);
+    if (status || b->fixed_offset == BERTH_NO_OFFSET)
+        return status;
+    const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_FIXED);
+    if (b->fixed_offset % b->alignment)
+        return bad_field(r, BERTH__COLUMN_FIXED, BERTH_BAD_DATA, field, "is no multiple of the alignment");
+    if (b->fixed_offset > INT64_MAX || b->fixed_offset + b->size_bytes > INT64_MAX)
+        return bad_field(r, BERTH__COLUMN_FIXED, BERTH_OVERFLOW, field, "plus the size is past 63 bits");
+    return BERTH_OK;
+}
+
+static berth_status take_offset(reading *r)
+{
+    uint64_t offset = BERTH_NO_OFFSET;
+    berth_status status = take_unsigned(r, BERTH__COLUMN_OFFSET, true, &offset);
+    if (!status && r->file->offsets)
+        r->file->offsets[r->rows] = offset;
+    return status;
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------- */
+
+static void *grown(void *array, size_t count, size_t element_bytes)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(count, element_bytes, &bytes) ? NULL : berth__heap_realloc(array, bytes);
+}
+
+static berth_status make_room(reading *r)
+{
+    berth_problem_file *file = r->file;
+    size_t room = r->room + r->room / 2 + 64;
+    berth_problem_buffer *buffers = grown(file->buffers, room, sizeof *buffers);
+    if (!buffers)
+        goto refused;
+    file->buffers = buffers;
+    if (file->columns.place[BERTH__COLUMN_OFFSET] >= 0) {
+        uint64_t *offsets = grown(file->offsets, room, sizeof *offsets);
+        if (!offsets)
+            goto refused;
+        file->offsets = offsets;
+    }
+    uint64_t *marks = grown(file->marks, room / BERTH__ROWS_A_MARK + 1, sizeof *marks);
+    if (!marks)
+        goto refused;
+    file->marks = marks;
+    r->room = room;
+    return BERTH_OK;
+refused:
+    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu buffers", room);
+}
+
+static berth_status take_row(reading *r)
+{
+    berth_problem_file *file = r->file;
+    if (r->csv.count != file->columns.count)
+        return berth__fail(BERTH_BAD_DATA, "line %zu: %zu fields where the header has %zu columns",
+                           r->csv.record_line, r->csv.count, file->columns.count);
+    if (r->rows == UINT32_MAX - 1)
+        return berth__fail(BERTH_OVERFLOW, "line %zu: more rows than can be numbered", r->csv.record_line);
+    berth_status status = r->rows == r->room ? make_room(r) : BERTH_OK;
+    if (status)
+        return status;
+    if (r->rows % BERTH__ROWS_A_MARK == 0)
+        file->marks[r->rows / BERTH__ROWS_A_MARK] = (uint64_t)(r->csv.record - file->text);
+    berth_problem_buffer *b = &file->buffers[r->rows];
+    *b = (berth_problem_buffer){.fixed_offset = BERTH_NO_OFFSET};
+    if ((status = take_id(r)) || (status = take_life(r, b)) || (status = take_size(r, b)) ||
+        (status = take_placement(r, b)) || (status = take_signed(r, BERTH__COLUMN_HINT, true, &b->hint)) ||
+        (status = take_gaps(r, b)) || (status = take_alias(r, b)) || (status = take_offset(r)))
+        return status;
+    r->rows++;
+    file->problem.buffer_count = r->rows; /* berth__problem_file_row looks here */
+    return BERTH_OK;
+}
+
+static void drop_behind(reading *r)
+{
+    const berth_problem_file *file = r->file;
+    size_t done = (size_t)(r->csv.at - file->text);
+    if (file->text_kind != BERTH__TEXT_MAPPED || done - r->dropped < DROP_BYTES)
+        return;
+    size_t upto = done / DROP_BYTES * DROP_BYTES;
+    madvise((char *)(uintptr_t)file->text + r->dropped, upto - r->dropped, MADV_DONTNEED);
+    r->dropped = upto;
+}
+
+static berth_status read_rows(reading *r)
+{
+    berth_problem_file *file = r->file;
+    berth__csv_begin(&r->csv, file->text, file->text_bytes);
+    berth_status status = berth__columns_read(&file->columns, &r->csv, file);
+    while (!status && !(status = berth__csv_next(&r->csv))) {
+        status = take_row(r);
+        drop_behind(r);
+    }
+    if (status != BERTH_NOT_FOUND)
+        return status;
+    if (file->columns.place[BERTH__COLUMN_OFFSET] >= 0)
+        berth__problem_file_notice(file, "the column `offset` is an answer and is not read as a wish; "
+                                         "`fixed` pins a buffer");
+    file->problem.struct_size = sizeof(berth_problem);
+    file->problem.buffers = file->buffers;
+    file->problem.gaps = file->gaps;
+    file->problem.gap_count = r->gaps;
+    status = berth_problem_validate(&file->problem);
+    if (status == BERTH_INVALID_ARGUMENT) /* what is left of it concerns several rows */
+        status = berth__fail(BERTH_BAD_DATA, "%s (buffers counted from 0 in the file's order)",
+                             berth_last_error()->message);
+    return status;
+}
+
+static berth_status read_text(berth_problem_file *file)
+{
+    reading r = {.file = file};
+    berth_status status = read_rows(&r);
+    berth__names_finish(&r.ids);
+    berth__names_finish(&r.aliases);
+    berth__heap_free(r.alias_rows);
+    return status;
+}
+
+/* ---- Where the text comes from ------------------------------------------------------------------ */
+
+static berth_status slurp(berth_problem_file *file, int fd)
+{
+    char *text = NULL;
+    size_t room = 0, used = 0;
+    for (;;) {
+        if (used == room) {
+            size_t more = room ? room * 2 : 1 << 16;
+            char *moved = berth__heap_realloc(text, more);
+            if (!moved) {
+                berth__heap_free(text);
+                return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to read %zu bytes", more);
+            }
+            text = moved;
+            room = more;
+        }
+        ssize_t got = read(fd, text + used, room - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            berth__heap_free(text);
+            return berth__fail(BERTH_IO, "cannot be read: %s", strerror(errno));
+        }
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    file->text = text;
+    file->text_bytes = used;
+    file->text_kind = BERTH__TEXT_OWNED;
+    return BERTH_OK;
+}
+
+static berth_status load(berth_problem_file *file, const char *path)
+{
+    if (strcmp(path, "-") == 0)
+        return slurp(file, STDIN_FILENO);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return berth__fail(BERTH_IO, "cannot be opened: %s", strerror(errno));
+    struct stat info;
+    berth_status status = BERTH_OK;
+    void *text = MAP_FAILED;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0)
+        text = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text != MAP_FAILED) {
+        madvise(text, (size_t)info.st_size, MADV_SEQUENTIAL);
+        file->text = text;
+        file->text_bytes = (size_t)info.st_size;
+        file->text_kind = BERTH__TEXT_MAPPED;
+    } else {
+        status = slurp(file, fd);
+    }
+    close(fd);
+    return status;
+}
+
+static berth_status read_from(const char *path, const void *text, size_t size_bytes, berth_problem_file **out)
+{
+    *out = NULL;
+    berth_problem_file *file = berth__heap_zalloc(1, sizeof *file);
+    if (!file)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to read a problem");
+    berth_status status = BERTH_OK;
+    if (path) {
+        status = load(file, path);
+    } else {
+        file->text = text;
+        file->text_bytes = size_bytes;
+    }
+    if (!status)
+        status = read_text(file);
+    if (status) {
+        berth_problem_file_destroy(file);
+        return status;
+    }
+    *out = file;
+    return BERTH_OK;
+}
+
+berth_status berth_problem_file_read(const char *path, berth_problem_file **out)
+{
+    if (!path || !out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "reading a problem needs a path and a place for the result");
+    return read_from(path, NULL, 0, out);
+}
+
+berth_status berth_problem_file_parse(const void *text, size_t size_bytes, berth_problem_file **out)
+{
+    if ((!text && size_bytes) || !out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "reading a problem needs text and a place for the result");
+    return read_from(NULL, text ? text : "", size_bytes, out);
+}
+
+void berth_problem_file_destroy(berth_problem_file *file)
+{
+    if (!file)
+        return;
+    if (file->text_kind == BERTH__TEXT_MAPPED)
+        munmap((void *)(uintptr_t)file->text, file->text_bytes);
+    else if (file->text_kind == BERTH__TEXT_OWNED)
+        berth__heap_free((void *)(uintptr_t)file->text);
+    berth__heap_free(file->buffers);
+    berth__heap_free(file->gaps);
+    berth__heap_free(file->offsets);
+    berth__heap_free(file->marks);
+    berth__heap_free(file);
+}
