@@ -34,7 +34,8 @@ BERTH_API const uint64_t *berth_problem_file_offsets(const berth_problem_file *f
 
 /* Writes a buffer's id or label into `text`, at most `room` bytes and always closed by a zero if there is
  * room at all; "" for a buffer or a column that is not there. Returns its full length. Any thread. */
-BERTH_API size_t berth_problem_file_id(const berth_problem_file *file, size_t buffer, char *text, size_t room);
+BERTH_API size_t berth_problem_file_id(const berth_problem_file *file, size_t buffer, char *text,
+                                       size_t room);
 BERTH_API size_t berth_problem_file_label(const berth_problem_file *file, size_t buffer, char *text,
                                           size_t room);
 

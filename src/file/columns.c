@@ -10,12 +10,14 @@ static const struct {
     const char *name;
     berth__column column;
 } known[] = {
-    {"id", BERTH__COLUMN_ID},         {"buffer", BERTH__COLUMN_ID},     {"buffer_id", BERTH__COLUMN_ID},
-    {"lower", BERTH__COLUMN_LOWER},   {"start", BERTH__COLUMN_LOWER},   {"begin", BERTH__COLUMN_LOWER},
-    {"upper", BERTH__COLUMN_UPPER},   {"end", BERTH__COLUMN_UPPER},     {"size", BERTH__COLUMN_SIZE},
-    {"alignment", BERTH__COLUMN_ALIGNMENT}, {"hint", BERTH__COLUMN_HINT}, {"gaps", BERTH__COLUMN_GAPS},
-    {"fixed", BERTH__COLUMN_FIXED},   {"alias", BERTH__COLUMN_ALIAS},   {"label", BERTH__COLUMN_LABEL},
-    {"offset", BERTH__COLUMN_OFFSET},
+    {"id", BERTH__COLUMN_ID},        {"buffer", BERTH__COLUMN_ID},
+    {"buffer_id", BERTH__COLUMN_ID}, {"lower", BERTH__COLUMN_LOWER},
+    {"start", BERTH__COLUMN_LOWER},  {"begin", BERTH__COLUMN_LOWER},
+    {"upper", BERTH__COLUMN_UPPER},  {"end", BERTH__COLUMN_UPPER},
+    {"size", BERTH__COLUMN_SIZE},    {"alignment", BERTH__COLUMN_ALIGNMENT},
+    {"hint", BERTH__COLUMN_HINT},    {"gaps", BERTH__COLUMN_GAPS},
+    {"fixed", BERTH__COLUMN_FIXED},  {"alias", BERTH__COLUMN_ALIAS},
+    {"label", BERTH__COLUMN_LABEL},  {"offset", BERTH__COLUMN_OFFSET},
 };
 
 void berth__problem_file_notice(berth_problem_file *file, const char *format, ...)
@@ -54,7 +56,8 @@ berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth
     memset(columns, 0, sizeof *columns);
     for (int k = 0; k < BERTH__COLUMN_KINDS; k++)
         columns->place[k] = -1;
-    if (csv->end - csv->at >= 2 && (memcmp(csv->at, "\xff\xfe", 2) == 0 || memcmp(csv->at, "\xfe\xff", 2) == 0))
+    if (csv->end - csv->at >= 2 &&
+        (memcmp(csv->at, "\xff\xfe", 2) == 0 || memcmp(csv->at, "\xfe\xff", 2) == 0))
         return berth__fail(BERTH_BAD_DATA, "line 1: this is UTF-16; save the file as UTF-8 or plain ASCII");
     berth_status status = berth__csv_next(csv);
     if (status == BERTH_NOT_FOUND)
@@ -68,8 +71,9 @@ berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth
     columns->count = csv->count;
     for (size_t k = 0; !status && k < BERTH_COUNT_OF(needed); k++)
         if (columns->place[k] < 0)
-            status = berth__fail(BERTH_BAD_DATA,
-                                 "line %zu: there is no column `%s`; the header needs id, lower, upper and size",
-                                 csv->record_line, needed[k]);
+            status =
+                berth__fail(BERTH_BAD_DATA,
+                            "line %zu: there is no column `%s`; the header needs id, lower, upper and size",
+                            csv->record_line, needed[k]);
     return status;
 }

@@ -67,7 +67,8 @@ static uint32_t look(const berth__names *names, uint64_t hash, const berth__csv_
 {
     if (!names->slot_count)
         return BERTH__NO_NAME;
-    for (size_t at = place_of(names, hash); names->slots[at] != EMPTY; at = (at + 1) & (names->slot_count - 1))
+    for (size_t at = place_of(names, hash); names->slots[at] != EMPTY;
+         at = (at + 1) & (names->slot_count - 1))
         if (names->slots[at] >> 32 == hash >> 32 && same(context, (uint32_t)names->slots[at], field))
             return (uint32_t)names->slots[at];
     return BERTH__NO_NAME;

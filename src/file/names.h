@@ -7,8 +7,8 @@
 
 #define BERTH__NO_NAME UINT32_MAX
 
-/* Open addressing; a slot holds half of the hash and the number. Small whole numbers, which most ids are, take
- * a bit each instead. Zeroed is empty. */
+/* Open addressing; a slot holds half of the hash and the number. Small whole numbers, which most ids are,
+ * take a bit each instead. Zeroed is empty. */
 typedef struct berth__names {
     uint64_t *slots;
     size_t slot_count, used;

@@ -1,4 +1,5 @@
-/* A problem file in memory: its rows found again, ids, labels, notices, and a plan matched with its problem. */
+/* A problem file in memory: its rows found again, ids, labels, notices, and a plan matched with its problem.
+ */
 #include "file/problem_file.h"
 
 #include <inttypes.h>
@@ -96,12 +97,13 @@ static berth_status index_plan(matching *m)
         if (!status && id)
             status = berth__names_add(&m->rows, id, (uint32_t)row, same_id, m, &found);
     }
-    return status == BERTH_NOT_FOUND ? berth__fail(BERTH_BAD_DATA, "the plan's file changed while it was read")
-                                     : status;
+    return status == BERTH_NOT_FOUND
+               ? berth__fail(BERTH_BAD_DATA, "the plan's file changed while it was read")
+               : status;
 }
 
-static berth_status match_row(matching *m, const berth_problem_file *problem, size_t row, const berth__csv *csv,
-                              uint64_t *offset)
+static berth_status match_row(matching *m, const berth_problem_file *problem, size_t row,
+                              const berth__csv *csv, uint64_t *offset)
 {
     const berth__csv_field *id = berth__column_field(&problem->columns, csv, BERTH__COLUMN_ID);
     if (!id)
@@ -147,5 +149,6 @@ berth_status berth_problem_file_match(const berth_problem_file *problem, const b
         status = berth__fail(BERTH_MISMATCH, "the plan has %zu buffers, the problem %zu",
                              plan->problem.buffer_count, problem->problem.buffer_count);
     berth__names_finish(&m.rows);
-    return status == BERTH_NOT_FOUND ? berth__fail(BERTH_BAD_DATA, "a file changed while it was read") : status;
+    return status == BERTH_NOT_FOUND ? berth__fail(BERTH_BAD_DATA, "a file changed while it was read")
+                                     : status;
 }

@@ -22,18 +22,22 @@ typedef enum berth__column {
 
 /* Where the columns stand in this file. */
 typedef struct berth__columns {
-    int place[BERTH__COLUMN_KINDS]; /* -1: not there */
+    int place[BERTH__COLUMN_KINDS];     /* -1: not there */
     char name[BERTH__COLUMN_KINDS][16]; /* as this file calls it, for messages */
-    size_t count;                   /* of all columns, known or not */
+    size_t count;                       /* of all columns, known or not */
     bool end_is_inclusive;
 } berth__columns;
 
 enum { BERTH__NOTICES = 4, BERTH__ROWS_A_MARK = 64 };
 
-typedef enum berth__text_kind { BERTH__TEXT_BORROWED, BERTH__TEXT_OWNED, BERTH__TEXT_MAPPED } berth__text_kind;
+typedef enum berth__text_kind {
+    BERTH__TEXT_BORROWED,
+    BERTH__TEXT_OWNED,
+    BERTH__TEXT_MAPPED
+} berth__text_kind;
 
-/* Rows are kept as the text itself: of a million rows, a few names are asked for, so a row is found again by a
- * mark every 64 rows and a short walk. */
+/* Rows are kept as the text itself: of a million rows, a few names are asked for, so a row is found again by
+ * a mark every 64 rows and a short walk. */
 struct berth_problem_file {
     const char *text;
     size_t text_bytes;
@@ -56,8 +60,8 @@ void berth__problem_file_notice(berth_problem_file *file, const char *format, ..
 /* Makes `csv` hold the record of a buffer's row. False if the text no longer has it. */
 bool berth__problem_file_row(const berth_problem_file *file, size_t buffer, berth__csv *csv);
 
-static inline const berth__csv_field *berth__column_field(const berth__columns *columns, const berth__csv *csv,
-                                                          berth__column column)
+static inline const berth__csv_field *berth__column_field(const berth__columns *columns,
+                                                          const berth__csv *csv, berth__column column)
 {
     int place = columns->place[column];
     return place >= 0 && (size_t)place < csv->count ? &csv->fields[place] : NULL;

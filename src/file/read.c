@@ -11,7 +11,8 @@
 #include "file/names.h"
 #include "file/problem_file.h"
 
-/* Mapped pages behind the reader are given back, so that a file's text never adds up to its size in memory. */
+/* Mapped pages behind the reader are given back, so that a file's text never adds up to its size in memory.
+ */
 enum { DROP_BYTES = 4 << 20 };
 
 /* A reading in progress. */
@@ -489,7 +490,8 @@ static berth_status read_from(const char *path, const void *text, size_t size_by
 berth_status berth_problem_file_read(const char *path, berth_problem_file **out)
 {
     if (!path || !out)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "reading a problem needs a path and a place for the result");
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "reading a problem needs a path and a place for the result");
     return read_from(path, NULL, 0, out);
 }
 

@@ -2,9 +2,9 @@
  *
  * A sweep over time keeps the live pieces in order of address. Ranks are given in advance, so the ordered set
  * is a tree of 64-bit words in which a neighbour is a few bit operations away; a piece that comes alive can
- * only collide with its neighbours, because those before it were found free of collisions. Members of an alias
- * group may lie on top of each other: they have one offset, stand side by side ordered by size, and the last of
- * them covers the others. */
+ * only collide with its neighbours, because those before it were found free of collisions. Members of an
+ * alias group may lie on top of each other: they have one offset, stand side by side ordered by size, and the
+ * last of them covers the others. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -212,7 +212,8 @@ berth_status berth__rules_collision(const berth_problem *problem, const uint64_t
     for (size_t i = 0; i < problem->buffer_count; i++)
         room += offsets[i] == BERTH_NO_OFFSET ? 0 : (size_t)problem->buffers[i].gap_count + 1;
     if (room >= UINT32_MAX)
-        return berth__fail(BERTH_OVERFLOW, "the gaps cut the buffers into %zu pieces, too many to number", room);
+        return berth__fail(BERTH_OVERFLOW, "the gaps cut the buffers into %zu pieces, too many to number",
+                           room);
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;
     sweep s = {.problem = problem, .offsets = offsets};
     s.pieces = berth__heap_zalloc(room, sizeof *s.pieces);
@@ -277,11 +278,11 @@ static berth_status check_place(const berth_problem *problem, const uint64_t *of
         return broken(verdict, i, "buffer %zu is fixed at %" PRIu64 " but planned at %" PRIu64, i,
                       b->fixed_offset, offset);
     if (b->alignment > 1 && offset % b->alignment)
-        return broken(verdict, i, "buffer %zu: offset %" PRIu64 " is no multiple of its alignment %" PRIu32, i,
-                      offset, b->alignment);
+        return broken(verdict, i, "buffer %zu: offset %" PRIu64 " is no multiple of its alignment %" PRIu32,
+                      i, offset, b->alignment);
     if (problem->alignment > 1 && offset % problem->alignment)
-        return broken(verdict, i, "buffer %zu: offset %" PRIu64 " is no multiple of the alignment %" PRIu32, i,
-                      offset, problem->alignment);
+        return broken(verdict, i, "buffer %zu: offset %" PRIu64 " is no multiple of the alignment %" PRIu32,
+                      i, offset, problem->alignment);
     if (berth__add_overflows(offset, berth__rules_size(problem, b), &end) || end > INT64_MAX)
         return broken(verdict, i, "buffer %zu: offset %" PRIu64 " plus its size does not fit into 63 bits", i,
                       offset);

@@ -36,7 +36,8 @@ static berth_status gaps_make_sense(const berth_problem *problem, size_t index)
         const berth_gap *gap = &problem->gaps[b->gap_first + k];
         if (gap->lower >= gap->upper)
             return berth__fail(BERTH_INVALID_ARGUMENT,
-                               "buffer %zu: the gap %" PRId64 "-%" PRId64 " is empty or ends before it begins",
+                               "buffer %zu: the gap %" PRId64 "-%" PRId64
+                               " is empty or ends before it begins",
                                index, gap->lower, gap->upper);
         if (gap->lower < after || gap->upper > b->upper)
             return berth__fail(BERTH_INVALID_ARGUMENT,
@@ -64,11 +65,13 @@ static berth_status add_need(const berth_problem *problem, size_t index, uint64_
         return BERTH_OK;
     if (b->fixed_offset % step)
         return berth__fail(BERTH_INVALID_ARGUMENT,
-                           "buffer %zu is fixed at %" PRIu64 ", which is no multiple of its alignment %" PRIu64,
+                           "buffer %zu is fixed at %" PRIu64
+                           ", which is no multiple of its alignment %" PRIu64,
                            index, b->fixed_offset, step);
-    if (b->fixed_offset > LARGEST_SUM || berth__add_overflows(b->fixed_offset, berth__rules_size(problem, b), &end))
-        return berth__fail(BERTH_OVERFLOW, "buffer %zu is fixed at %" PRIu64 ", past what 63 bits hold", index,
-                           b->fixed_offset);
+    if (b->fixed_offset > LARGEST_SUM ||
+        berth__add_overflows(b->fixed_offset, berth__rules_size(problem, b), &end))
+        return berth__fail(BERTH_OVERFLOW, "buffer %zu is fixed at %" PRIu64 ", past what 63 bits hold",
+                           index, b->fixed_offset);
     if (end > *pin_end)
         *pin_end = end;
     return BERTH_OK;
@@ -143,8 +146,8 @@ static berth_status spread_pin(const berth_problem *problem, const uint32_t *lis
             holder = list[k];
         else if (problem->buffers[list[k]].fixed_offset != problem->buffers[holder].fixed_offset)
             return berth__fail(BERTH_INVALID_ARGUMENT,
-                               "buffers %" PRIu32 " and %" PRIu32
-                               " share one place but are fixed at %" PRIu64 " and %" PRIu64,
+                               "buffers %" PRIu32 " and %" PRIu32 " share one place but are fixed at %" PRIu64
+                               " and %" PRIu64,
                                holder, list[k], problem->buffers[holder].fixed_offset,
                                problem->buffers[list[k]].fixed_offset);
     }

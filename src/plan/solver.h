@@ -7,8 +7,9 @@
 
 struct berth__prepared; /* plan/prepared.h */
 
-/* One berth_solve in progress. Everything is in units of the prepared problem. Solvers read the limits, count their steps, and offer what they find; none of
- * them keeps a plan of its own, so that stopping at any moment leaves the best one.
+/* One berth_solve in progress. Everything is in units of the prepared problem. Solvers read the limits, count
+ * their steps, and offer what they find; none of them keeps a plan of its own, so that stopping at any moment
+ * leaves the best one.
  *
  *     if (berth__search_step(search, 1)) return BERTH_OK;      in every loop: time to stop?
  *     berth__search_offer(search, offsets, "greedy");          a complete, valid plan
@@ -19,7 +20,7 @@ typedef struct berth__search {
     const char *solver; /* the name that is offered under unless a phase says otherwise */
     uint64_t seed;
     uint64_t capacity; /* BERTH__NO_CAPACITY: none */
-    bool minimise;           /* with a capacity: go on below it */
+    bool minimise;     /* with a capacity: go on below it */
     berth_effort effort;
     uint64_t step_budget; /* UINT64_MAX: none */
     uint32_t threads;
@@ -69,7 +70,8 @@ typedef struct berth__solver {
     berth_status (*run)(berth__search *search);
 } berth__solver;
 
-/* The table, "auto" first; one entry a file in this room. */
+/* The table, "auto" first; it is in solve.c. */
+extern const berth__solver berth__solver_auto;
 extern const berth__solver berth__solver_greedy;
 extern const berth__solver berth__solver_first_fit_size;
 extern const berth__solver berth__solver_first_fit_area;
