@@ -16,8 +16,8 @@
 /* Keeps `status` and the words for berth_last_error and returns `status`:
  *     return berth__fail(BERTH_INVALID_ARGUMENT, "alignment %zu is not a power of two", alignment); */
 berth_status berth__fail(berth_status status, const char *format, ...) BERTH_PRINTF(2, 3);
-#ifdef __clang_analyzer__ /* which sees one file at a time, and would fear that a failure answers BERTH_OK \
-                           */
+/* The analyzer sees one file at a time, and would fear that a failure answers BERTH_OK. */
+#ifdef __clang_analyzer__
 #define berth__fail(status, ...) ((void)berth__fail(status, __VA_ARGS__), (status))
 #endif
 /* The same with the driver's code and words. */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.sh INCLUDE_DIR COMPILER...: every public header compiles with nothing before it and no warning [B4].
+# check.sh INCLUDE_DIR COMPILER...: every public header compiles with nothing before it and no warning [X4].
 set -eu
 include=$1
 shift
@@ -10,7 +10,7 @@ for header in "$include"/berth/*.h; do
     # Twice: a header without its guard shows here.
     printf '#include "%s"\n#include "%s"\n' "$name" "$name" |
         "$@" -Wall -Wextra -Wconversion -Wshadow -pedantic -Werror -fsyntax-only -I "$include" - || {
-        echo "[B4] $name does not compile alone with: $*" >&2
+        echo "[X4] $name does not compile alone with: $*" >&2
         bad=1
     }
 done
