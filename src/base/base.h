@@ -28,7 +28,7 @@ void berth__log(berth_log_level level, const char *format, ...) BERTH_PRINTF(2, 
 
 /* BERTH_ASSERT is cheap and stays in release builds, where a failure logs and the caller answers
  * BERTH_INTERNAL; debug builds abort. BERTH_DCHECK exists in debug builds only.
- *     if (!BERTH_ASSERT(n > 0, "[P3] an empty shard is never locked")) return BERTH_INTERNAL; */
+ *     if (!BERTH_ASSERT(taken > 0, "[B1] a lock is given back by its taker")) return BERTH_INTERNAL; */
 bool berth__assert_failed(const char *what, const char *why, const char *file, int line);
 #define BERTH_ASSERT(condition, why) \
     (BERTH_LIKELY(condition) || berth__assert_failed(#condition, why, __FILE__, __LINE__))
