@@ -102,6 +102,9 @@ BERTH_API void *berth_stream_native(berth_stream *stream);
 
 BERTH_API berth_device berth_stream_device(const berth_stream *stream);
 
+/* A number that no other stream of the process has or gets; 0 for NULL. */
+BERTH_API uint64_t berth_stream_id(const berth_stream *stream);
+
 /* Gives the stream back. Work that is already enqueued still runs, and events recorded on it stay valid and
  * complete; the call does not wait. NULL is a no-op. */
 BERTH_API void berth_stream_destroy(berth_stream *stream);
