@@ -1,0 +1,78 @@
+/* JSON as the verbs print it. */
+#include "cli/json.h"
+
+#include <inttypes.h>
+
+static void put_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < ' ' || c == 127)
+            fprintf(out, "\\u%04x", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}
+
+static void key_of(cli_json *json, const char *key)
+{
+    fputs(json->started ? ",\n  " : "\n  ", json->out);
+    json->started = true;
+    put_string(json->out, key);
+    fputs(": ", json->out);
+}
+
+void cli_json_begin(cli_json *json, FILE *out)
+{
+    *json = (cli_json){.out = out};
+    fputc('{', out);
+}
+
+void cli_json_end(cli_json *json)
+{
+    fputs("\n}\n", json->out);
+}
+
+void cli_json_text(cli_json *json, const char *key, const char *value)
+{
+    if (!value) {
+        cli_json_null(json, key);
+        return;
+    }
+    key_of(json, key);
+    put_string(json->out, value);
+}
+
+void cli_json_number(cli_json *json, const char *key, uint64_t value)
+{
+    key_of(json, key);
+    fprintf(json->out, "%" PRIu64, value);
+}
+
+void cli_json_signed(cli_json *json, const char *key, int64_t value)
+{
+    key_of(json, key);
+    fprintf(json->out, "%" PRId64, value);
+}
+
+void cli_json_real(cli_json *json, const char *key, double value)
+{
+    key_of(json, key);
+    fprintf(json->out, "%.6f", value);
+}
+
+void cli_json_bool(cli_json *json, const char *key, bool value)
+{
+    key_of(json, key);
+    fputs(value ? "true" : "false", json->out);
+}
+
+void cli_json_null(cli_json *json, const char *key)
+{
+    key_of(json, key);
+    fputs("null", json->out);
+}

@@ -1,0 +1,23 @@
+/* JSON as the verbs print it: one flat object, a fact a line. */
+#ifndef BERTH_CLI_JSON_H
+#define BERTH_CLI_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct cli_json {
+    FILE *out;
+    bool started;
+} cli_json;
+
+void cli_json_begin(cli_json *json, FILE *out);
+void cli_json_end(cli_json *json);
+void cli_json_text(cli_json *json, const char *key, const char *value); /* NULL: null */
+void cli_json_number(cli_json *json, const char *key, uint64_t value);
+void cli_json_signed(cli_json *json, const char *key, int64_t value);
+void cli_json_real(cli_json *json, const char *key, double value);
+void cli_json_bool(cli_json *json, const char *key, bool value);
+void cli_json_null(cli_json *json, const char *key);
+
+#endif

@@ -1,0 +1,285 @@
+/* The map of a plan. It is sampled: a cell shows who holds the middle of its time and address. In a valid
+ * plan that is one buffer at most, so all buffers together fill no more than the grid, and a million of them
+ * cost a look each. With colour a character shows two cells, one above the other, as the two colours of a
+ * half block. */
+#include "cli/map.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/size.h"
+
+#define NOBODY UINT32_MAX
+enum { AXIS = 12, SMALLEST = 24, LARGEST = 1000, SHADES = 4, COLOURS = 12 };
+
+typedef struct grid {
+    const berth_problem *problem;
+    const uint64_t *offsets;
+    uint64_t peak;
+    int64_t first; /* time of the left edge */
+    uint64_t span; /* times across */
+    unsigned columns, rows;
+    unsigned halves; /* cells a character is high */
+    uint32_t *cells; /* rows from the top, halves included */
+    char *letters;   /* by character, 0: none */
+} grid;
+
+/* ---- Surroundings -------------------------------------------------------------------------------- */
+
+bool cli_map_colour(const char *word, FILE *out, bool *colour)
+{
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    *colour = isatty(fileno(out)) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+    if (!word || strcmp(word, "auto") == 0)
+        return true;
+    *colour = strcmp(word, "always") == 0;
+    return *colour || strcmp(word, "never") == 0;
+}
+
+bool cli_map_ascii(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return !strcasestr(value, "utf-8") && !strcasestr(value, "utf8");
+    }
+    return true;
+}
+
+static void fit_terminal(FILE *out, unsigned *width, unsigned *height)
+{
+    struct winsize size;
+    bool known = isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col;
+    if (!*width)
+        *width = known ? size.ws_col : 80;
+    if (!*height)
+        *height = known && size.ws_row > 16 ? (size.ws_row < 60 ? size.ws_row / 2 + 4U : 34) : 22;
+    *width = *width < SMALLEST ? SMALLEST : *width > LARGEST ? LARGEST : *width;
+    *height = *height < 4 ? 4 : *height > LARGEST ? LARGEST : *height;
+}
+
+/* ---- Sampling ------------------------------------------------------------------------------------ */
+
+/* The middle of cell k of n over [0, span), doubled so that it stays whole: 2k + 1 of 2n. */
+static uint64_t middle(unsigned k, unsigned n, uint64_t span)
+{
+    return (uint64_t)((unsigned __int128)span * (2 * (uint64_t)k + 1) / (2 * (uint64_t)n));
+}
+
+/* The first cell whose middle is at or after `at`. */
+static unsigned cell_from(uint64_t at, unsigned n, uint64_t span)
+{
+    unsigned low = 0, high = n;
+    while (low < high) {
+        unsigned k = (low + high) / 2;
+        if (middle(k, n, span) < at)
+            low = k + 1;
+        else
+            high = k;
+    }
+    return low;
+}
+
+static void find_span(grid *g)
+{
+    bool any = false;
+    int64_t first = 0, last = 0;
+    for (size_t i = 0; i < g->problem->buffer_count; i++) {
+        const berth_problem_buffer *b = &g->problem->buffers[i];
+        if (!b->size_bytes || b->lower == b->upper)
+            continue;
+        first = !any || b->lower < first ? b->lower : first;
+        last = !any || b->upper > last ? b->upper : last;
+        any = true;
+    }
+    g->first = first;
+    g->span = (uint64_t)last - (uint64_t)first;
+}
+
+static void fill_piece(grid *g, size_t buffer, int64_t lower, int64_t upper)
+{
+    uint64_t size = g->problem->buffers[buffer].size_bytes, start = g->offsets[buffer];
+    unsigned x0 = cell_from((uint64_t)lower - (uint64_t)g->first, g->columns, g->span);
+    unsigned x1 = cell_from((uint64_t)upper - (uint64_t)g->first, g->columns, g->span);
+    if (x0 == x1)
+        return;
+    unsigned rows = g->rows * g->halves;
+    unsigned y0 = cell_from(start, rows, g->peak), y1 = cell_from(start + size, rows, g->peak);
+    for (unsigned y = y0; y < y1; y++)
+        for (unsigned x = x0; x < x1; x++)
+            g->cells[(rows - 1 - y) * g->columns + x] = (uint32_t)buffer;
+}
+
+static void fill(grid *g)
+{
+    for (size_t i = 0; i < g->problem->buffer_count; i++) {
+        const berth_problem_buffer *b = &g->problem->buffers[i];
+        int64_t from = b->lower;
+        if (!b->size_bytes || b->lower == b->upper || g->offsets[i] == BERTH_NO_OFFSET)
+            continue;
+        for (uint32_t k = 0; k < b->gap_count; k++) {
+            const berth_gap *gap = &g->problem->gaps[b->gap_first + k];
+            if (gap->lower > from)
+                fill_piece(g, i, from, gap->lower);
+            from = gap->upper;
+        }
+        if (b->upper > from)
+            fill_piece(g, i, from, b->upper);
+    }
+}
+
+/* Puts a letter on the character of a buffer's patch that is nearest to the patch's middle. */
+static void place_letter(grid *g, size_t buffer, char letter)
+{
+    uint64_t sum_x = 0, sum_y = 0, count = 0, best = UINT64_MAX;
+    size_t at = 0;
+    for (int round = 0; round < 2; round++) {
+        for (unsigned y = 0; y < g->rows; y++)
+            for (unsigned x = 0; x < g->columns; x++) {
+                const uint32_t *cell = &g->cells[(size_t)y * g->halves * g->columns + x];
+                if (cell[0] != buffer || cell[(g->halves - 1) * g->columns] != buffer)
+                    continue;
+                if (round == 0) {
+                    sum_x += x;
+                    sum_y += y;
+                    count++;
+                    continue;
+                }
+                uint64_t dx = x > sum_x / count ? x - sum_x / count : sum_x / count - x;
+                uint64_t dy = y > sum_y / count ? y - sum_y / count : sum_y / count - y;
+                if (dx + 2 * dy < best) {
+                    best = dx + 2 * dy;
+                    at = (size_t)y * g->columns + x;
+                }
+            }
+        if (!count)
+            return;
+    }
+    g->letters[at] = letter;
+}
+
+/* ---- Drawing ------------------------------------------------------------------------------------- */
+
+/* Neighbours in the file rarely get the same of a few colours or shades. */
+static unsigned class_of(uint32_t buffer, unsigned classes)
+{
+    return (buffer * 0x9e3779b1u >> 16) % classes;
+}
+
+static unsigned colour_of(uint32_t buffer)
+{
+    static const unsigned char palette[COLOURS] = {67, 173, 108, 139, 179, 73, 168, 104, 143, 131, 110, 137};
+    return palette[class_of(buffer, COLOURS)];
+}
+
+static void draw_plain(FILE *out, uint32_t buffer, char letter, bool ascii)
+{
+    static const char *const shades[SHADES] = {"░", "▒", "▓", "█"};
+    if (letter)
+        fputc(letter, out);
+    else if (buffer == NOBODY)
+        fputc(' ', out);
+    else if (ascii)
+        fputc(":+x#"[class_of(buffer, SHADES)], out);
+    else
+        fputs(shades[class_of(buffer, SHADES)], out);
+}
+
+static void draw_coloured(FILE *out, uint32_t above, uint32_t below, char letter)
+{
+    if (letter)
+        fprintf(out, "\033[1;38;5;16;48;5;%um%c\033[0m", colour_of(above), letter);
+    else if (above == NOBODY && below == NOBODY)
+        fputc(' ', out);
+    else if (below == NOBODY)
+        fprintf(out, "\033[38;5;%um▀\033[0m", colour_of(above));
+    else if (above == NOBODY)
+        fprintf(out, "\033[38;5;%um▄\033[0m", colour_of(below));
+    else
+        fprintf(out, "\033[38;5;%u;48;5;%um▀\033[0m", colour_of(above), colour_of(below));
+}
+
+static void draw_rows(FILE *out, const grid *g, const cli_map_style *style)
+{
+    for (unsigned y = 0; y < g->rows; y++) {
+        char text[CLI_SIZE_ROOM] = "";
+        if (y == 0)
+            cli_size_text(g->peak, text);
+        else if (y == g->rows / 2)
+            cli_size_text(middle(g->rows - 1 - y, g->rows, g->peak), text);
+        else if (y + 1 == g->rows)
+            strcpy(text, "0");
+        fprintf(out, "%*s %s", AXIS - 2, text, style->ascii ? "|" : "│");
+        const uint32_t *cells = &g->cells[(size_t)y * g->halves * g->columns];
+        for (unsigned x = 0; x < g->columns; x++) {
+            char letter = g->letters[(size_t)y * g->columns + x];
+            if (g->halves == 2)
+                draw_coloured(out, cells[x], cells[x + g->columns], letter);
+            else
+                draw_plain(out, cells[x], letter, style->ascii);
+        }
+        fputc('\n', out);
+    }
+}
+
+static void draw_axis(FILE *out, const grid *g, const cli_map_style *style)
+{
+    unsigned mark = g->columns;
+    if (style->mark_time && g->span)
+        mark = (unsigned)((unsigned __int128)((uint64_t)style->time - (uint64_t)g->first) * g->columns /
+                          g->span);
+    fprintf(out, "%*s%s", AXIS - 1, "", style->ascii ? "+" : "└");
+    for (unsigned x = 0; x < g->columns; x++)
+        fputs(x == mark ? (style->ascii ? "^" : "▲") : style->ascii ? "-" : "─", out);
+    char left[32], right[32], now[48] = "";
+    int a = snprintf(left, sizeof left, "%" PRId64, g->first);
+    int b = snprintf(right, sizeof right, "%" PRId64, (int64_t)((uint64_t)g->first + g->span));
+    int c = mark < g->columns ? snprintf(now, sizeof now, "%" PRId64, style->time) : 0;
+    int width = (int)g->columns, at = (int)mark - c / 2;
+    if (at > width - b - 1 - c)
+        at = width - b - 1 - c;
+    if (at < a + 1) /* no room between the ends: they matter more */
+        c = 0;
+    fprintf(out, "\n%*s%s", AXIS, "", left);
+    if (c)
+        fprintf(out, "%*s%s%*s", at - a, "", now, width - at - c, right);
+    else
+        fprintf(out, "%*s", width - a > b ? width - a : b + 1, right);
+    fputc('\n', out);
+}
+
+bool cli_map_draw(FILE *out, const berth_problem *problem, const uint64_t *offsets, uint64_t peak_bytes,
+                  const cli_map_style *style)
+{
+    grid g = {.problem = problem, .offsets = offsets, .peak = peak_bytes};
+    unsigned width = style->width, height = style->height;
+    fit_terminal(out, &width, &height);
+    find_span(&g);
+    if (!peak_bytes || !g.span) {
+        fprintf(out, "%*s(nobody ever lives: there is nothing to draw)\n", AXIS, "");
+        return true;
+    }
+    g.columns = width - AXIS;
+    g.rows = height - 2;
+    g.halves = style->colour && !style->ascii ? 2 : 1;
+    size_t cells = (size_t)g.columns * g.rows * g.halves;
+    g.cells = malloc(cells * sizeof *g.cells);
+    g.letters = calloc((size_t)g.columns * g.rows, 1);
+    bool enough = g.cells && g.letters;
+    if (enough) {
+        memset(g.cells, 0xff, cells * sizeof *g.cells);
+        fill(&g);
+        for (size_t k = 0; k < style->lettered_count && k < 26; k++)
+            place_letter(&g, style->lettered[k], (char)('A' + k));
+        draw_rows(out, &g, style);
+        draw_axis(out, &g, style);
+    }
+    free(g.cells);
+    free(g.letters);
+    return enough;
+}

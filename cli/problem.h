@@ -1,0 +1,19 @@
+/* A problem that a verb was given: read, with its notices said. */
+#ifndef BERTH_CLI_PROBLEM_H
+#define BERTH_CLI_PROBLEM_H
+
+#include "berth/problem_file.h"
+
+/* Reads `path` ("-": the standard input) and says its notices on stderr, but for that of an offset column if
+ * `wants_offsets`. CLI_OK with *out, which the caller destroys, or the exit code after a complaint. */
+int cli_problem_read(const char *verb, const char *path, bool wants_offsets, berth_problem_file **out);
+
+/* Complains about a failure that concerns the file. */
+int cli_problem_fail(const char *verb, berth_status status, const char *path);
+
+/* A buffer's id, its control characters made harmless, shortened to `width` characters. */
+enum { CLI_ID_ROOM = 40 };
+const char *cli_problem_id(const berth_problem_file *file, size_t buffer, char text[CLI_ID_ROOM]);
+const char *cli_problem_label(const berth_problem_file *file, size_t buffer, char text[CLI_ID_ROOM]);
+
+#endif

@@ -1,0 +1,319 @@
+/* berth plan: gives every buffer of a problem its place, says how good the plan is, and draws it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/map.h"
+#include "cli/options.h"
+#include "cli/problem.h"
+#include "cli/size.h"
+#include "cli/solving.h"
+
+enum { LISTED = 8 };
+
+typedef struct plan_request {
+    const char *input, *output, *solver, *effort, *colour;
+    uint64_t capacity, alignment, seed, step_budget, width, height;
+    double budget_seconds;
+    bool minimise, json, explain;
+} plan_request;
+
+typedef struct plan_answer {
+    berth_problem_file *file;
+    berth_problem problem;
+    uint64_t *offsets;
+    cli_solving solving;
+} plan_answer;
+
+static int check_solver(const char *name)
+{
+    const char *names[32];
+    size_t count = 0;
+    for (; count < 32 && berth_solver_name(count); count++) {
+        names[count] = berth_solver_name(count);
+        if (strcmp(name, names[count]) == 0)
+            return CLI_OK;
+    }
+    const char *near = cli_nearest(name, names, count);
+    if (near)
+        return cli_misuse("plan", "there is no solver '%s'; did you mean '%s'?", name, near);
+    return cli_misuse("plan", "there is no solver '%s'", name);
+}
+
+static int read_request(int argc, char **argv, plan_request *r)
+{
+    const struct cli_option options[] = {
+        {"--output", "-o", CLI_TEXT, &r->output},
+        {"--solver", NULL, CLI_TEXT, &r->solver},
+        {"--capacity", NULL, CLI_SIZE, &r->capacity},
+        {"--minimise", NULL, CLI_FLAG, &r->minimise},
+        {"--align", NULL, CLI_SIZE, &r->alignment},
+        {"--seed", NULL, CLI_NUMBER, &r->seed},
+        {"--effort", NULL, CLI_TEXT, &r->effort},
+        {"--steps", NULL, CLI_NUMBER, &r->step_budget},
+        {"--budget", NULL, CLI_SECONDS, &r->budget_seconds},
+        {"--json", NULL, CLI_FLAG, &r->json},
+        {"--explain", NULL, CLI_FLAG, &r->explain},
+        {"--width", NULL, CLI_NUMBER, &r->width},
+        {"--height", NULL, CLI_NUMBER, &r->height},
+        {"--color", NULL, CLI_TEXT, &r->colour},
+    };
+    size_t count;
+    int code = cli_options_read("plan", argc, argv, options, sizeof options / sizeof options[0], &r->input, 1,
+                                &count);
+    bool colour;
+    if (code)
+        return code;
+    if (!count)
+        return cli_misuse("plan", "which problem? Name a CSV file, or - for the standard input");
+    if (r->alignment > UINT32_MAX)
+        return cli_misuse("plan", "--align %" PRIu64 " is larger than any alignment", r->alignment);
+    if (r->json && r->output && strcmp(r->output, "-") == 0)
+        return cli_misuse("plan", "--json and -o - would both go to the standard output");
+    if (!cli_map_colour(r->colour, stdout, &colour))
+        return cli_misuse("plan", "--color is auto, always or never, not '%s'", r->colour);
+    return r->solver ? check_solver(r->solver) : CLI_OK;
+}
+
+static int read_effort(const char *word, berth_effort *effort)
+{
+    static const char *const words[] = {"default", "fast", "max"};
+    for (int k = 0; k < 3; k++)
+        if (!word || strcmp(word, words[k]) == 0) {
+            *effort = (berth_effort)k;
+            return CLI_OK;
+        }
+    return cli_misuse("plan", "--effort is fast, default or max, not '%s'", word);
+}
+
+/* ---- The answer in numbers ------------------------------------------------------------------------ */
+
+static void print_json(const plan_request *r, const plan_answer *a)
+{
+    const berth_certificate *c = &a->solving.certificate;
+    char fingerprint[24];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, c->fingerprint);
+    cli_json json;
+    cli_json_begin(&json, stdout);
+    cli_json_text(&json, "input", r->input);
+    cli_json_number(&json, "buffers", a->problem.buffer_count);
+    cli_json_number(&json, "lower_bound", c->lower_bound_bytes);
+    cli_json_number(&json, "max_live", c->max_live_bytes);
+    cli_json_number(&json, "peak", c->peak_bytes);
+    cli_json_number(&json, "naive_bytes", c->naive_bytes);
+    cli_json_number(&json, "alignment", a->problem.alignment);
+    if (r->capacity)
+        cli_json_number(&json, "capacity", r->capacity);
+    else
+        cli_json_null(&json, "capacity");
+    cli_json_text(&json, "fits", cli_fits_word(c->fits));
+    cli_json_bool(&json, "proven_optimal", c->proven_optimal);
+    cli_json_text(&json, "solver", r->solver ? r->solver : "auto");
+    cli_json_text(&json, "found_by", c->solver);
+    cli_json_number(&json, "seed", c->seed);
+    cli_json_number(&json, "steps", c->steps);
+    cli_json_text(&json, "stopped_by", cli_stop_word(c->stopped_by));
+    cli_json_real(&json, "seconds", a->solving.seconds);
+    cli_json_signed(&json, "binding_time", c->binding_time);
+    cli_json_number(&json, "binding_buffers", c->binding_buffers);
+    cli_json_text(&json, "fingerprint", fingerprint);
+    cli_json_end(&json);
+}
+
+/* ---- The answer for a person ---------------------------------------------------------------------- */
+
+static void print_figures(FILE *out, const plan_request *r, const plan_answer *a)
+{
+    const berth_certificate *c = &a->solving.certificate;
+    char size[CLI_SIZE_ROOM], gap[CLI_SIZE_ROOM], time[CLI_SIZE_ROOM];
+    fprintf(out, "%s: %zu buffer%s planned in %s by %s\n\n",
+            strcmp(r->input, "-") == 0 ? "standard input" : r->input, a->problem.buffer_count,
+            a->problem.buffer_count == 1 ? "" : "s", cli_time_text(a->solving.seconds, time), c->solver);
+    fprintf(out, "  peak         %12s  %" PRIu64 " bytes\n", cli_size_text(c->peak_bytes, size),
+            c->peak_bytes);
+    fprintf(out, "  lower bound  %12s  %s\n", cli_size_text(c->lower_bound_bytes, size),
+            c->proven_optimal ? "reached: no plan is smaller"
+                              : cli_gap_text(c->peak_bytes, c->lower_bound_bytes, gap));
+    if (!c->proven_optimal)
+        fprintf(out, "  %-27s the plan is at most %s above the best there is\n", "", gap + (gap[0] == '+'));
+    fprintf(out, "  separately   %12s", cli_size_text(c->naive_bytes, size));
+    if (c->peak_bytes)
+        fprintf(out, "  %.1f times the peak, if no memory were reused",
+                (double)c->naive_bytes / (double)c->peak_bytes);
+    fputc('\n', out);
+    if (r->capacity)
+        fprintf(out, "  capacity     %12s  %s\n", cli_size_text(r->capacity, size),
+                c->fits == BERTH_FITS_YES  ? "fits"
+                : c->fits == BERTH_FITS_NO ? "does not fit, and no plan does"
+                                           : "does not fit; whether another plan does is unknown");
+    if (c->stopped_by == BERTH_STOP_CLOCK || c->stopped_by == BERTH_STOP_CANCELLED ||
+        c->stopped_by == BERTH_STOP_STEPS)
+        fprintf(out, "  stopped by   %12s  more time may find a smaller plan\n",
+                cli_stop_word(c->stopped_by));
+}
+
+static void print_binding(FILE *out, const plan_answer *a, const size_t *live, size_t listed)
+{
+    const berth_certificate *c = &a->solving.certificate;
+    if (!c->binding_buffers)
+        return;
+    char size[CLI_SIZE_ROOM], id[CLI_ID_ROOM], label[CLI_ID_ROOM];
+    fprintf(out, "\nThe binding moment is time %" PRId64 ", with %zu buffer%s live", c->binding_time,
+            c->binding_buffers, c->binding_buffers == 1 ? "" : "s");
+    fprintf(out, listed < c->binding_buffers ? "; the largest:\n" : ":\n");
+    fprintf(out, "     %10s  %6s  %-12s  %-17s  %s\n", "size", "share", "offset", "life", "buffer");
+    for (size_t k = 0; k < listed; k++) {
+        const berth_problem_buffer *b = &a->problem.buffers[live[k]];
+        char life[48];
+        snprintf(life, sizeof life, "%" PRId64 "-%" PRId64, b->lower, b->upper);
+        fprintf(out, "  %c  %10s  %4.0f %%  %-12" PRIu64 "  %-17s  %s", (int)('A' + k),
+                cli_size_text(b->size_bytes, size), 100.0 * (double)b->size_bytes / (double)c->max_live_bytes,
+                a->offsets[live[k]], life, cli_problem_id(a->file, live[k], id));
+        if (*cli_problem_label(a->file, live[k], label))
+            fprintf(out, " (%s)", label);
+        fputc('\n', out);
+    }
+}
+
+static void print_phases(FILE *out, const cli_solving *s)
+{
+    char time[CLI_SIZE_ROOM], size[CLI_SIZE_ROOM], gained[CLI_SIZE_ROOM];
+    uint64_t before = UINT64_MAX;
+    fprintf(out, "\n  %-20s %10s %14s %12s %12s\n", "phase", "time", "steps", "best after", "gained");
+    for (size_t k = 0; k < s->phase_count; k++) {
+        const cli_phase *p = &s->phases[k];
+        bool first = before == UINT64_MAX, better = p->best_bytes < before && !first;
+        fprintf(out, "  %-20s %10s %14" PRIu64 " %12s %12s%s\n", p->name, cli_time_text(p->seconds, time),
+                p->steps, p->best_bytes == UINT64_MAX ? "-" : cli_size_text(p->best_bytes, size),
+                better  ? cli_size_text(before - p->best_bytes, gained)
+                : first ? "first plan"
+                        : "-",
+                strcmp(p->name, s->certificate.solver) == 0 ? "  found the plan" : "");
+        before = p->best_bytes;
+    }
+}
+
+static bool print_report(FILE *out, const plan_request *r, const plan_answer *a)
+{
+    const berth_certificate *c = &a->solving.certificate;
+    size_t live[LISTED], count = 0;
+    berth_problem_live(&a->problem, c->binding_time, live, LISTED, &count);
+    size_t listed = count < LISTED ? count : LISTED;
+    print_figures(out, r, a);
+    if (r->explain)
+        print_phases(out, &a->solving);
+    print_binding(out, a, live, listed);
+    fputc('\n', out);
+    cli_map_style style = {.width = (unsigned)r->width,
+                           .height = (unsigned)r->height,
+                           .ascii = cli_map_ascii(),
+                           .lettered = live,
+                           .lettered_count = listed,
+                           .mark_time = count > 0,
+                           .time = c->binding_time};
+    cli_map_colour(r->colour, out, &style.colour);
+    return cli_map_draw(out, &a->problem, a->offsets, c->peak_bytes, &style);
+}
+
+/* ---- The verb ------------------------------------------------------------------------------------- */
+
+static int say_whether_it_fits(const plan_request *r, const plan_answer *a)
+{
+    const berth_certificate *c = &a->solving.certificate;
+    if (c->fits == BERTH_FITS_YES)
+        return CLI_OK;
+    char size[CLI_SIZE_ROOM];
+    uint64_t over = c->peak_bytes - r->capacity;
+    if (c->fits == BERTH_FITS_NO)
+        fprintf(stderr,
+                "berth plan: does not fit: the plan is %" PRIu64
+                " bytes (%s) above the capacity, and no plan "
+                "needs less than %" PRIu64 "\n",
+                over, cli_size_text(over, size), c->lower_bound_bytes);
+    else
+        fprintf(stderr,
+                "berth plan: no plan that fits was found: the best is %" PRIu64
+                " bytes (%s) above the capacity; --effort max or a longer --budget may find one\n",
+                over, cli_size_text(over, size));
+    return CLI_NO;
+}
+
+static int answer(const plan_request *r, plan_answer *a)
+{
+    bool to_stdout = r->output && strcmp(r->output, "-") == 0;
+    if (r->output) {
+        berth_status status = berth_problem_file_write(a->file, a->offsets, r->output);
+        if (status)
+            return cli_fail("plan", status, "");
+    }
+    if (r->json)
+        print_json(r, a);
+    else if (!print_report(to_stdout ? stderr : stdout, r, a))
+        return cli_fail("plan", BERTH_OUT_OF_HOST_MEMORY, "the map");
+    return say_whether_it_fits(r, a);
+}
+
+static int plan_run(int argc, char **argv)
+{
+    plan_request r = {0};
+    plan_answer a = {0};
+    int code = read_request(argc, argv, &r);
+    if (!code)
+        code = read_effort(r.effort, &a.solving.options.effort);
+    if (!code)
+        code = cli_problem_read("plan", r.input, false, &a.file);
+    if (code)
+        return code;
+    a.problem = *berth_problem_file_problem(a.file);
+    a.problem.capacity_bytes = r.capacity;
+    a.problem.alignment = r.alignment ? (uint32_t)r.alignment : 1;
+    a.solving.options.solver = r.solver;
+    a.solving.options.step_budget = r.step_budget;
+    a.solving.options.seed = r.seed;
+    a.solving.options.minimise = r.minimise;
+    a.solving.budget_seconds = r.budget_seconds;
+    a.offsets = malloc((a.problem.buffer_count + 1) * sizeof *a.offsets);
+    berth_status status = a.offsets ? cli_solve(&a.solving, &a.problem, a.offsets) : BERTH_OUT_OF_HOST_MEMORY;
+    code = status ? cli_problem_fail("plan", status, r.input) : answer(&r, &a);
+    free(a.offsets);
+    berth_problem_file_destroy(a.file);
+    return code;
+}
+
+const struct cli_verb cli_verb_plan = {
+    .name = "plan",
+    .summary = "give every buffer a place in one arena, and say how good the plan is",
+    .help =
+        "usage: berth plan INPUT [-o OUT.csv] [OPTION...]\n\n"
+        "INPUT is a CSV file with the columns id,lower,upper,size (see berth help formats or "
+        "docs/formats.md);\n"
+        "- reads the standard input. Prints the peak, the lower bound, what separate allocations would "
+        "cost,\n"
+        "the binding moment with its largest buffers, and a map of time against address.\n\n"
+        "  -o, --output FILE     write the rows with their offsets; - is the standard output, and the "
+        "report\n"
+        "                        then goes to stderr\n"
+        "  --capacity BYTES      stop at the first plan that fits: 1048576, 512K, 16M; exit 1 if none is "
+        "found\n"
+        "  --minimise            with --capacity: go on for a smaller plan\n"
+        "  --align BYTES         round sizes and offsets up to multiples; 1, the default, rounds nothing\n"
+        "  --solver NAME         auto, greedy, first-fit-size, first-fit-area, first-fit-breadth,\n"
+        "                        best-fit-size, best-fit-area, best-fit-breadth\n"
+        "  --effort HOW          fast, default or max: how many steps to search\n"
+        "  --steps N             the same as a number\n"
+        "  --budget SECONDS      end the search by the clock, with the best plan so far\n"
+        "  --seed N              another seed, perhaps another plan; the same seed, the same plan\n"
+        "  --json                print the figures as one JSON object\n"
+        "  --explain             show what each phase of the search gained and cost\n"
+        "  --width N, --height N of the map, in characters; else the terminal's\n"
+        "  --color WHEN          auto, always or never\n\n"
+        "Ctrl-C keeps the best plan found so far.\n\n"
+        "examples:\n"
+        "  berth plan model.csv\n"
+        "  berth plan model.csv --capacity 16M -o planned.csv\n"
+        "  berth plan - --json < model.csv\n",
+    .run = plan_run,
+};
