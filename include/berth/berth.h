@@ -14,5 +14,6 @@
 #include "berth/source.h"
 #include "berth/status.h"
 #include "berth/tracking.h"
+#include "berth/virtual.h"
 
 #endif

@@ -14,6 +14,7 @@ enum { KIND_COUNT = BERTH_DEVICE_VIRTUAL + 1 };
 
 static const berth__device_ops *const backends[KIND_COUNT] = {
     [BERTH_DEVICE_CPU] = &berth__cpu_device_ops,
+    [BERTH_DEVICE_VIRTUAL] = &berth__virtual_device_ops,
 };
 
 static berth__device_ops complete_tables[KIND_COUNT]; /* written once, before it is published */

@@ -60,6 +60,7 @@ typedef struct berth__device_ops {
 
 /* The tables of the backends; device.c lists them by kind. */
 extern const berth__device_ops berth__cpu_device_ops;
+extern const berth__device_ops berth__virtual_device_ops;
 
 /* The complete table of a kind, NULL for one that is unknown. One atomic load once the kind has been used. */
 const berth__device_ops *berth__device_ops_for(int32_t kind);
