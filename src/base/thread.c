@@ -92,7 +92,7 @@ void berth__barrier_heavy(void)
     /* A registration that got lost (a checkpoint restored elsewhere) is renewed once. */
     if (membarrier(private_expedited) != 0) {
         membarrier(register_private_expedited);
-        (void)BERTH_ASSERT(membarrier(private_expedited) == 0, "[B2] a registered membarrier works");
+        (void)BERTH_ASSERT(membarrier(private_expedited) == 0, "[B5] a registered membarrier works");
     }
     atomic_thread_fence(memory_order_seq_cst);
 }

@@ -55,13 +55,18 @@ static int64_t for_each_slot(berth__meter *m, int64_t (*each)(berth__meter_slot 
 static void lock(berth__meter *m)
 {
     /* A holder that did not survive a fork may have left the meter stopped. */
-    if (berth__fork_lock(&m->lock, BERTH__RANK_METER))
+    if (berth__fork_lock(&m->lock, BERTH__RANK_METER) && LOAD(m->stopped) == BERTH__METER_STOPPED)
         atomic_store(&m->stopped, 0);
 }
 
 static void unlock(berth__meter *m)
 {
     berth__fork_unlock(&m->lock, BERTH__RANK_METER);
+}
+
+static bool is_closed(berth__meter *m)
+{
+    return atomic_load_explicit(&m->stopped, memory_order_acquire) == BERTH__METER_CLOSED;
 }
 
 static int64_t wait_for(berth__meter_slot *slot)
@@ -79,14 +84,17 @@ static int64_t wait_for(berth__meter_slot *slot)
 /* With the lock held: on return no thread is inside, and none enters before `resume`. */
 static void stop(berth__meter *m)
 {
-    atomic_store(&m->stopped, 1);
+    if (is_closed(m))
+        return; /* nobody is, nor ever will be */
+    atomic_store(&m->stopped, BERTH__METER_STOPPED);
     berth__barrier_heavy();
     for_each_slot(m, wait_for);
 }
 
 static void resume(berth__meter *m)
 {
-    atomic_store_explicit(&m->stopped, 0, memory_order_release);
+    if (!is_closed(m))
+        atomic_store_explicit(&m->stopped, 0, memory_order_release);
 }
 
 static int64_t take_credit(berth__meter_slot *slot)
@@ -196,7 +204,8 @@ static berth__meter_answer claim_in_slot(berth__meter *m, berth__meter_slot *slo
     return missing > 0 ? BERTH__METER_GREW : BERTH__METER_CREDIT_USED;
 }
 
-/* A thread without a slot counts in the common one, with the lock held. */
+/* A thread without a slot, and every thread once the meter is closed, counts in the common one under the
+ * lock. */
 static berth__meter_answer claim_in_common(berth__meter *m, int64_t size, bool commit)
 {
     lock(m);
@@ -222,9 +231,15 @@ static bool collect_for(berth__meter *m, int64_t size)
     return room;
 }
 
-static bool is_mine(uint32_t owner, uint32_t thread)
+/* Whether `thread` may go ahead with its slot, or with the common one if that is NULL. If not, it is made so.
+ */
+static bool is_settled(berth__meter *m, berth__meter_slot *slot, uint32_t thread)
 {
-    return owner == meter_shared || owner == thread + meter_owned;
+    uint32_t owner = atomic_load_explicit(&m->owner, memory_order_acquire);
+    if (owner == meter_shared || (slot && owner == thread + meter_owned))
+        return true;
+    settle(m, slot, thread);
+    return false;
 }
 
 berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes, bool commit)
@@ -235,12 +250,12 @@ berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes
         return BERTH__METER_OVER;
     int64_t size = (int64_t)size_bytes;
     for (;;) {
-        uint32_t owner = atomic_load_explicit(&m->owner, memory_order_acquire);
-        if (!is_mine(owner, thread) || (!slot && owner != meter_shared)) {
-            settle(m, slot, thread);
-            continue;
-        }
         berth__meter_answer answer;
+        if (is_closed(m))
+            return claim_in_common(m, size, commit);
+        if (!is_settled(m, slot, thread))
+            continue;
+        bool shared = true;
         if (!slot) {
             answer = claim_in_common(m, size, commit);
         } else {
@@ -248,33 +263,47 @@ berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes
                 wait_until_resumed(m);
                 continue;
             }
-            /* Again, now that it cannot change: the meter may have become shared just before. */
-            owner = LOAD(m->owner);
-            if (!m->exact && owner == meter_shared && LOAD(slot->credit_max) == 0)
+            /* Asked now that it cannot change: the meter may have become shared just before. */
+            shared = LOAD(m->owner) == meter_shared;
+            if (!m->exact && shared && LOAD(slot->credit_max) == 0)
                 STORE(slot->credit_max, BERTH__METER_CREDIT);
-            answer = claim_in_slot(m, slot, size, owner == thread + meter_owned, commit);
+            answer = claim_in_slot(m, slot, size, !shared, commit);
             berth__meter_leave(slot);
         }
         /* An owner has all the credit there is. */
-        if (answer != BERTH__METER_OVER || owner != meter_shared || !collect_for(m, size))
+        if (answer != BERTH__METER_OVER || !shared || !collect_for(m, size))
             return answer;
     }
 }
 
+/* Enters the thread's slot and returns it; without one, or once closed, takes the lock and returns the common
+ * one. */
+static berth__meter_slot *enter_any(berth__meter *m, berth__meter_slot *slot)
+{
+    while (slot && !is_closed(m)) {
+        if (berth__meter_enter(m, slot))
+            return slot;
+        wait_until_resumed(m);
+    }
+    lock(m);
+    return &m->common;
+}
+
+static void leave_any(berth__meter *m, berth__meter_slot *slot)
+{
+    if (slot == &m->common)
+        unlock(m);
+    else
+        berth__meter_leave(slot);
+}
+
 void berth__meter_commit_slow(berth__meter *m, uint64_t size_bytes, bool grew)
 {
-    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
-    while (slot && !berth__meter_enter(m, slot))
-        wait_until_resumed(m);
-    if (!slot)
-        lock(m);
+    berth__meter_slot *slot = enter_any(m, berth__meter_slot_of(m, berth__thread()));
     if (grew)
         raise_peak(m, LOAD(m->claimed));
-    berth__meter_count(slot ? slot : &m->common, size_bytes);
-    if (slot)
-        berth__meter_leave(slot);
-    else
-        unlock(m);
+    berth__meter_count(slot, size_bytes);
+    leave_any(m, slot);
 }
 
 /* ---- Giving back --------------------------------------------------------------------------------- */
@@ -289,26 +318,18 @@ static void free_in_slot(berth__meter *m, berth__meter_slot *slot, int64_t size)
     STORE(slot->credit, keep);
 }
 
-static void give_back(berth__meter *m, uint64_t size_bytes, bool unclaim)
+static bool give_back(berth__meter *m, uint64_t size_bytes, bool unclaim)
 {
     uint32_t thread = berth__thread();
-    berth__meter_slot *slot = berth__meter_slot_of(m, thread);
+    berth__meter_slot *own = berth__meter_slot_of(m, thread);
     int64_t size = (int64_t)size_bytes;
-    for (;;) {
-        uint32_t owner = atomic_load_explicit(&m->owner, memory_order_acquire);
-        if (!is_mine(owner, thread) || (!slot && owner != meter_shared)) {
-            settle(m, slot, thread);
-            continue;
-        }
-        if (!slot) {
-            atomic_fetch_sub_explicit(&m->claimed, size, memory_order_relaxed);
-            return;
-        }
-        if (berth__meter_enter(m, slot))
-            break;
-        wait_until_resumed(m);
-    }
-    if (LOAD(m->owner) == meter_shared) {
+    while (!is_closed(m) && !is_settled(m, own, thread))
+        ;
+    berth__meter_slot *slot = enter_any(m, own);
+    bool closed = slot == &m->common && is_closed(m);
+    if (slot == &m->common) {
+        atomic_fetch_sub_explicit(&m->claimed, size, memory_order_relaxed);
+    } else if (LOAD(m->owner) == meter_shared) {
         free_in_slot(m, slot, size);
     } else {
         /* What was claimed above the peak and never committed goes first, so that the peak stays exact. */
@@ -317,17 +338,36 @@ static void give_back(berth__meter *m, uint64_t size_bytes, bool unclaim)
         STORE(m->claimed, LOAD(m->claimed) - undone);
         STORE(slot->credit, LOAD(slot->credit) + size - undone);
     }
-    berth__meter_leave(slot);
+    if (!unclaim)
+        STORE(slot->blocks, LOAD(slot->blocks) - 1);
+    leave_any(m, slot);
+    return closed;
 }
 
-void berth__meter_sub_slow(berth__meter *m, uint64_t size_bytes)
+bool berth__meter_sub_slow(berth__meter *m, uint64_t size_bytes)
 {
-    give_back(m, size_bytes, false);
+    return give_back(m, size_bytes, false);
 }
 
 void berth__meter_unclaim(berth__meter *m, uint64_t size_bytes)
 {
-    give_back(m, size_bytes, true);
+    (void)give_back(m, size_bytes, true);
+}
+
+static int64_t blocks_of(berth__meter_slot *slot)
+{
+    return LOAD(slot->blocks);
+}
+
+void berth__meter_close(berth__meter *m, _Atomic uint64_t *remaining)
+{
+    lock(m);
+    stop(m);
+    collect(m);
+    STORE(m->owner, meter_shared);
+    atomic_fetch_add(remaining, (uint64_t)for_each_slot(m, blocks_of));
+    atomic_store_explicit(&m->stopped, BERTH__METER_CLOSED, memory_order_release);
+    unlock(m);
 }
 
 void berth__meter_count_failure(berth__meter *m)

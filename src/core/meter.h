@@ -36,18 +36,22 @@ typedef struct berth__meter_slot {
     _Atomic uint64_t num_allocs;
     _Atomic uint64_t total_bytes;
     _Atomic uint64_t largest;
-    uint64_t fill_a_cache_line[2];
+    _Atomic int64_t blocks; /* allocated less freed by this thread: below 0 where others allocated them */
+    uint64_t owner_word;    /* for the meter's user: only the slot's thread may touch it */
 } berth__meter_slot;
 
 /* Piece k holds 8 << k slots. */
 enum { BERTH__METER_PIECES = 10 };
 
+/* Stopped for a moment, or for good: then its figures go on under the lock. */
+enum { BERTH__METER_STOPPED = 1, BERTH__METER_CLOSED = 2 };
+
 typedef struct berth__meter {
     /* read by everybody, rarely written */
-    bool exact;            /* set before first use */
-    _Atomic int64_t limit; /* 0: none; set before first use or with berth__meter_set_limit */
-    _Atomic uint32_t stopped;
-    _Atomic uint32_t owner; /* meter_fresh, meter_shared, or a thread's number + meter_owned */
+    bool exact;               /* set before first use */
+    _Atomic int64_t limit;    /* 0: none; set before first use or with berth__meter_set_limit */
+    _Atomic uint32_t stopped; /* 0: threads may enter their slots; see BERTH__METER_STOPPED */
+    _Atomic uint32_t owner;   /* meter_fresh, meter_shared, or a thread's number + meter_owned */
     _Atomic(berth__meter_slot *) pieces[BERTH__METER_PIECES];
     uint64_t apart[8];
     /* written whenever credit is taken or returned */
@@ -72,7 +76,7 @@ void berth__meter_finish(berth__meter *m);
 /* The general forms; use the inline ones below. */
 berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes, bool commit);
 void berth__meter_commit_slow(berth__meter *m, uint64_t size_bytes, bool grew);
-void berth__meter_sub_slow(berth__meter *m, uint64_t size_bytes);
+bool berth__meter_sub_slow(berth__meter *m, uint64_t size_bytes);
 berth__meter_slot *berth__meter_add_piece(berth__meter *m, uint32_t piece);
 
 /* Takes back a claim that led to nothing; the peak does not see it. */
@@ -88,6 +92,11 @@ uint64_t berth__meter_in_use(berth__meter *m);
 void berth__meter_clear(berth__meter *m);
 /* From now on no claim takes the bytes in use above `limit_bytes`; 0: no limit. What is above stays. */
 void berth__meter_set_limit(berth__meter *m, uint64_t limit_bytes);
+
+/* For a user that lives as long as its blocks: adds the number of live blocks to `remaining`, and from then
+ * on every berth__meter_sub answers true. A thread whose berth__meter_sub answered false is out of the meter
+ * before this returns. [M7] */
+void berth__meter_close(berth__meter *m, _Atomic uint64_t *remaining);
 
 static inline uint32_t berth__meter_piece_of(uint32_t thread)
 {
@@ -128,10 +137,11 @@ static inline void berth__meter_leave(berth__meter_slot *slot)
 #define BERTH__METER_LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define BERTH__METER_STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 
-/* The owner counts one allocation. */
+/* The slot's thread counts one allocation. */
 static inline void berth__meter_count(berth__meter_slot *slot, uint64_t size_bytes)
 {
     BERTH__METER_STORE(slot->num_allocs, BERTH__METER_LOAD(slot->num_allocs) + 1);
+    BERTH__METER_STORE(slot->blocks, BERTH__METER_LOAD(slot->blocks) + 1);
     BERTH__METER_STORE(slot->total_bytes, BERTH__METER_LOAD(slot->total_bytes) + size_bytes);
     if (size_bytes > BERTH__METER_LOAD(slot->largest))
         BERTH__METER_STORE(slot->largest, size_bytes);
@@ -183,20 +193,22 @@ static inline berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
     return berth__meter_claim_slow(m, size_bytes, true);
 }
 
-/* `size_bytes` that were added or claimed and committed are free again. Any thread. */
-static inline void berth__meter_sub(berth__meter *m, uint64_t size_bytes)
+/* A block of `size_bytes` that was added, or claimed and committed, is free again. True if the meter is
+ * closed; if it is not, the meter is not touched any more once the call has counted the block. Any thread. */
+static inline bool berth__meter_sub(berth__meter *m, uint64_t size_bytes)
 {
     berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
     if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
         int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
         if (BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max))) {
             BERTH__METER_STORE(slot->credit, credit);
+            BERTH__METER_STORE(slot->blocks, BERTH__METER_LOAD(slot->blocks) - 1);
             berth__meter_leave(slot);
-            return;
+            return false;
         }
         berth__meter_leave(slot);
     }
-    berth__meter_sub_slow(m, size_bytes);
+    return berth__meter_sub_slow(m, size_bytes);
 }
 
 #endif

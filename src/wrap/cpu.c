@@ -1,5 +1,6 @@
 /* The CPU allocator as users make it: the system source, with a tracker around it where full figures are
  * wanted. */
+#include "berth/tracking.h"
 #include "core/allocator.h"
 #include "core/system.h"
 
@@ -17,7 +18,18 @@ berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_
                            options->struct_size);
     if (options->stats < BERTH_STATS_OFF || options->stats > BERTH_STATS_FULL)
         return berth__fail(BERTH_INVALID_ARGUMENT, "stats mode %d is not one", (int)options->stats);
-    return berth__system_create(options, out);
+    berth_allocator *source = NULL;
+    berth_status status = berth__system_create(options, &source);
+    if (status != BERTH_OK || options->stats != BERTH_STATS_FULL) {
+        *out = source;
+        return status;
+    }
+    berth_tracking_options tracking = BERTH_TRACKING_OPTIONS_INIT;
+    tracking.track_sizes = true;
+    tracking.exact_peak = options->exact_peak;
+    status = berth_tracking_create(source, &tracking, out);
+    berth_allocator_release(source);
+    return status;
 }
 
 berth_status berth_cpu_allocator_set_stats(berth_allocator *a, berth_stats_mode mode)

@@ -1,0 +1,266 @@
+/* The table of live blocks: shards, probing, growing, and copies for reports. */
+#include "wrap/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { first_room = 16 };
+
+static inline uint64_t mix(uint64_t x)
+{
+    return x * 0x9e3779b97f4a7c15u;
+}
+
+static inline berth__shard *shard_of(berth__table *t, const void *address)
+{
+    return &t->shards[mix((uintptr_t)address >> 16) >> 58];
+}
+
+/* Where the search for `address` begins. */
+static inline uint32_t home_of(const berth__shard *s, const void *address)
+{
+    return (uint32_t)(mix((uintptr_t)address >> 4) >> 32) & (s->room - 1);
+}
+
+static inline void lock(berth__shard *s)
+{
+    berth__spin_lock(&s->lock, BERTH__RANK_TABLE);
+}
+
+static inline void unlock(berth__shard *s)
+{
+    berth__spin_unlock(&s->lock, BERTH__RANK_TABLE);
+}
+
+/* The entry of `address`, or the gap where it belongs. The shard has room, so there is always one. */
+static inline berth__entry *probe(berth__shard *s, const void *address)
+{
+    uint32_t i = home_of(s, address);
+    while (s->entries[i].address != address && s->entries[i].address)
+        i = (i + 1) & (s->room - 1);
+    return &s->entries[i];
+}
+
+static inline berth__entry *find(berth__shard *s, const void *address)
+{
+    if (s->room == 0)
+        return NULL;
+    berth__entry *e = probe(s, address);
+    return e->address ? e : NULL;
+}
+
+/* Three quarters is the most that linear probing likes. */
+static inline bool is_full(const berth__shard *s)
+{
+    return (uint64_t)s->count * 4 >= (uint64_t)s->room * 3;
+}
+
+/* With the lock held: moves everything into `fresh`, which holds `room` entries, and returns the old ones. */
+static berth__entry *move_into(berth__shard *s, berth__entry *fresh, uint32_t room)
+{
+    berth__entry *old = s->entries;
+    uint32_t old_room = s->room;
+    s->entries = fresh;
+    s->room = room;
+    for (uint32_t i = 0; i < old_room; i++)
+        if (old[i].address)
+            *probe(s, old[i].address) = old[i];
+    return old;
+}
+
+/* The lock is held, and let go while memory is asked for; another thread may grow the shard meanwhile. */
+static bool grow(berth__shard *s)
+{
+    while (is_full(s)) {
+        uint32_t room = s->room ? s->room * 2 : first_room;
+        unlock(s);
+        berth__entry *fresh = room ? berth__heap_zalloc(room, sizeof *fresh) : NULL;
+        lock(s);
+        if (!fresh)
+            return !is_full(s);
+        berth__entry *unused = room > s->room ? move_into(s, fresh, room) : fresh;
+        unlock(s);
+        berth__heap_free(unused);
+        lock(s);
+    }
+    return true;
+}
+
+bool berth__table_put(berth__table *t, const berth__entry *entry, berth__entry *old)
+{
+    berth__shard *s = shard_of(t, entry->address);
+    lock(s);
+    if (BERTH_UNLIKELY(is_full(s)) && !grow(s)) {
+        unlock(s);
+        return false;
+    }
+    berth__entry *place = probe(s, entry->address);
+    old->address = NULL;
+    if (BERTH_UNLIKELY(place->address != NULL))
+        *old = *place;
+    else
+        s->count++;
+    *place = *entry;
+    unlock(s);
+    return true;
+}
+
+/* Closes the gap at `hole`: an entry further on moves back unless its home lies behind the gap. */
+static void close_gap(berth__shard *s, uint32_t hole)
+{
+    uint32_t mask = s->room - 1;
+    for (uint32_t i = (hole + 1) & mask; s->entries[i].address; i = (i + 1) & mask) {
+        uint32_t home = home_of(s, s->entries[i].address);
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            s->entries[hole] = s->entries[i];
+            hole = i;
+        }
+    }
+    s->entries[hole].address = NULL;
+}
+
+bool berth__table_take(berth__table *t, const void *address, berth__entry *out)
+{
+    berth__shard *s = shard_of(t, address);
+    lock(s);
+    berth__entry *e = find(s, address);
+    if (BERTH_LIKELY(e != NULL)) {
+        *out = *e;
+        close_gap(s, (uint32_t)(e - s->entries));
+        s->count--;
+    }
+    unlock(s);
+    return e != NULL;
+}
+
+bool berth__table_get(berth__table *t, const void *address, berth__entry *out)
+{
+    berth__shard *s = shard_of(t, address);
+    lock(s);
+    berth__entry *e = find(s, address);
+    if (e)
+        *out = *e;
+    unlock(s);
+    return e != NULL;
+}
+
+bool berth__table_holds(berth__table *t, const void *p)
+{
+    bool held = false;
+    for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && !held; s++) {
+        lock(s);
+        for (uint32_t i = 0; i < s->room && !held; i++) {
+            uintptr_t begin = (uintptr_t)s->entries[i].address;
+            held = begin && (uintptr_t)p >= begin &&
+                   ((uintptr_t)p == begin || (uintptr_t)p - begin < s->entries[i].requested_bytes);
+        }
+        unlock(s);
+    }
+    return held;
+}
+
+void berth__table_finish(berth__table *t)
+{
+    for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS; s++) {
+        for (uint32_t i = 0; i < s->room; i++)
+            if (s->entries[i].address)
+                berth__heap_free(s->entries[i].stack);
+        berth__heap_free(s->entries);
+    }
+}
+
+/* ---- Copies -------------------------------------------------------------------------------------- */
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const berth__entry *)a)->id, y = ((const berth__entry *)b)->id;
+    return x < y ? -1 : x > y;
+}
+
+/* A copy carries room for the deepest stack, since none can be asked for under the lock. */
+static size_t stack_bytes(void)
+{
+    return sizeof(berth__stack) + BERTH__TABLE_STACK_MAX * sizeof(void *);
+}
+
+static bool give_stacks(berth__entry *copy, size_t room)
+{
+    for (size_t i = 0; i < room; i++)
+        if (!(copy[i].stack = berth__heap_alloc(stack_bytes())))
+            return false;
+    return true;
+}
+
+static void copy_entry(berth__entry *to, const berth__entry *from)
+{
+    berth__stack *stack = to->stack;
+    *to = *from;
+    to->stack = stack;
+    if (!stack)
+        return;
+    stack->depth = 0;
+    if (from->stack)
+        memcpy(stack, from->stack, sizeof *stack + from->stack->depth * sizeof(void *));
+}
+
+/* The number of entries, and whether any has a stack. */
+static size_t survey(berth__table *t, bool *stacks)
+{
+    size_t count = 0;
+    for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS; s++) {
+        lock(s);
+        count += s->count;
+        for (uint32_t i = 0; i < s->room && !*stacks; i++)
+            *stacks = s->entries[i].address && s->entries[i].stack;
+        unlock(s);
+    }
+    return count;
+}
+
+/* False: there are more than `room` by now. */
+static bool fill(berth__table *t, berth__entry *copy, size_t room, size_t *count)
+{
+    size_t n = 0;
+    bool fits = true;
+    for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && fits; s++) {
+        lock(s);
+        fits = s->count <= room - n;
+        for (uint32_t i = 0; fits && i < s->room; i++)
+            if (s->entries[i].address)
+                copy_entry(&copy[n++], &s->entries[i]);
+        unlock(s);
+    }
+    *count = n;
+    return fits;
+}
+
+bool berth__table_copy(berth__table *t, berth__entry **out, size_t *count)
+{
+    for (;;) {
+        bool stacks = false;
+        size_t room = survey(t, &stacks);
+        room += room / 8 + 8; /* others may be adding */
+        berth__entry *copy = berth__heap_zalloc(room, sizeof *copy);
+        if (!copy)
+            return false;
+        if (stacks && !give_stacks(copy, room)) {
+            berth__table_free_copy(copy, room);
+            return false;
+        }
+        if (fill(t, copy, room, count)) {
+            for (size_t i = *count; i < room; i++)
+                berth__heap_free(copy[i].stack);
+            qsort(copy, *count, sizeof *copy, by_id);
+            *out = copy;
+            return true;
+        }
+        berth__table_free_copy(copy, room);
+    }
+}
+
+void berth__table_free_copy(berth__entry *copy, size_t count)
+{
+    for (size_t i = 0; copy && i < count; i++)
+        berth__heap_free(copy[i].stack);
+    berth__heap_free(copy);
+}

@@ -1,0 +1,465 @@
+/* The tracking allocator: what is live, how high it went, who forgot to free.
+ *
+ * Life: the handle's references belong to users. When the last is gone and blocks are still live, the tracker
+ * stays: closing the meter tells how many there are, frees count that down from then on, and whoever takes it
+ * to 0 destroys the tracker. Before that no allocation touches a common counter: each thread counts its own
+ * blocks in the meter's slots, and a free leaves the meter as the last thing that it does here. */
+#include "berth/tracking.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/allocator.h"
+#include "core/meter.h"
+#include "wrap/table.h"
+
+#if defined(__GLIBC__)
+#include <execinfo.h>
+#include <stdlib.h>
+#endif
+
+/* Ids a thread takes at once: with one thread they are 1, 2, 3 …, with several each has its own runs. */
+enum { ids_at_once = 64 };
+
+struct tracker {
+    berth__wrapper base;
+    bool measures;    /* the table is in use */
+    bool inner_sizes; /* the inner allocator tells what it gave */
+    uint32_t stack_depth;
+    _Atomic uint64_t remaining; /* what keeps it alive: its users as one, and blocks once closed */
+    _Atomic uint64_t ids_taken;
+    berth__meter meter;
+    berth__table table;
+};
+
+/* ---- Life ---------------------------------------------------------------------------------------- */
+
+static void drop(struct tracker *t)
+{
+    if (atomic_fetch_sub_explicit(&t->remaining, 1, memory_order_acq_rel) != 1)
+        return;
+    berth__table_finish(&t->table);
+    berth__meter_finish(&t->meter);
+    berth__wrapper_finish(&t->base);
+    berth__heap_free(t);
+}
+
+static void tracking_destroy(void *self)
+{
+    struct tracker *t = self;
+    berth__meter_close(&t->meter, &t->remaining);
+    drop(t);
+}
+
+static struct tracker *as_tracker(berth_allocator *a)
+{
+    if (berth__allocator_is(a, tracking_destroy))
+        return a->self;
+    berth__fail(BERTH_INVALID_ARGUMENT, "%s is not a tracking allocator",
+                a ? berth_allocator_name(a) : "NULL");
+    return NULL;
+}
+
+/* ---- Allocation ---------------------------------------------------------------------------------- */
+
+/* The id that the calling thread gives next, in a word of its own; 0 there: a new run is due. */
+static inline uint64_t next_id(struct tracker *t, uint64_t *word)
+{
+    if (BERTH_UNLIKELY(*word == 0))
+        *word = atomic_fetch_add_explicit(&t->ids_taken, ids_at_once, memory_order_relaxed) + 1;
+    return *word;
+}
+
+/* Only once the block is in the table, so that a failure uses none. [T2] */
+static inline void use_id(uint64_t *word)
+{
+    *word = *word % ids_at_once == 0 ? 0 : *word + 1;
+}
+
+__attribute__((noinline)) static berth__stack *capture(uint32_t depth)
+{
+#if defined(__GLIBC__)
+    enum { own_frames = 2 };
+    void *frames[BERTH__TABLE_STACK_MAX + own_frames];
+    int found = backtrace(frames, (int)depth + own_frames) - own_frames;
+    uint32_t kept = found > 0 ? (uint32_t)found : 0;
+    berth__stack *stack = berth__heap_alloc(sizeof *stack + kept * sizeof(void *));
+    if (stack) {
+        stack->depth = kept;
+        memcpy(stack->frames, frames + own_frames, kept * sizeof(void *));
+    }
+    return stack;
+#else
+    /* Other libcs have no backtrace of their own, and the library needs nothing but libc. */
+    (void)depth;
+    return berth__heap_zalloc(1, sizeof(berth__stack));
+#endif
+}
+
+static berth_status no_memory(struct tracker *t, void *p, size_t size_bytes, const berth_request *request)
+{
+    (void)berth__deallocate(t->base.inner, p, size_bytes, request->stream);
+    berth__meter_count_failure(&t->meter);
+    return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
+                       "no memory to keep track of a block of %zu bytes; the block was given back",
+                       size_bytes);
+}
+
+/* The larger of what was asked and what the inner allocator says that it gave. */
+static inline uint64_t counted_size(struct tracker *t, const void *p, size_t size_bytes)
+{
+    size_t given = 0;
+    berth_allocator *inner = t->base.inner;
+    if (t->inner_sizes && inner->ops.allocated_size(inner->self, p, &given) == BERTH_OK && given > size_bytes)
+        return given;
+    return size_bytes;
+}
+
+static berth_status track(struct tracker *t, void *p, size_t size_bytes, const berth_request *request)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, berth__thread());
+    uint64_t run = 0, *word = slot ? &slot->owner_word : &run; /* without a slot every id is a run */
+    berth__entry old, entry = {.address = p,
+                               .requested_bytes = size_bytes,
+                               .size_bytes = counted_size(t, p, size_bytes),
+                               .id = next_id(t, word),
+                               .label = berth__request_label(request)};
+    if (BERTH_UNLIKELY(t->stack_depth != 0) && !(entry.stack = capture(t->stack_depth)))
+        return no_memory(t, p, size_bytes, request);
+    if (BERTH_UNLIKELY(!berth__table_put(&t->table, &entry, &old))) {
+        berth__heap_free(entry.stack);
+        return no_memory(t, p, size_bytes, request);
+    }
+    use_id(word);
+    if (BERTH_UNLIKELY(old.address !=
+                       NULL)) { /* its block was freed past us, and the place given out again */
+        berth__heap_free(old.stack);
+        (void)berth__meter_sub(&t->meter, old.size_bytes);
+    }
+    berth__meter_add(&t->meter, entry.size_bytes);
+    return BERTH_OK;
+}
+
+static berth_status tracking_allocate(void *self, size_t size_bytes, size_t alignment,
+                                      const berth_request *request, void **out)
+{
+    struct tracker *t = self;
+    berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
+    if (BERTH_UNLIKELY(status != BERTH_OK || !*out)) {
+        if (status != BERTH_OK)
+            berth__meter_count_failure(&t->meter);
+        return status;
+    }
+    if (t->measures) {
+        status = track(t, *out, size_bytes, request);
+        if (BERTH_UNLIKELY(status != BERTH_OK))
+            *out = NULL;
+        return status;
+    }
+    berth__meter_commit(&t->meter, size_bytes,
+                        BERTH__METER_CREDIT_USED); /* totals only: nothing is claimed */
+    return BERTH_OK;
+}
+
+static berth_status tracking_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    struct tracker *t = self;
+    berth__entry old, entry = {0};
+    /* Taken out first: once the inner allocator has it back, another thread may get the same address. */
+    if (t->measures && BERTH_UNLIKELY(!berth__table_take(&t->table, p, &entry)))
+        return berth__fail(BERTH_BAD_FREE,
+                           "%p is not a live block of this tracker: freed twice, or not its own", p);
+    berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
+    if (BERTH_UNLIKELY(status != BERTH_OK)) {
+        if (t->measures && !berth__table_put(&t->table, &entry, &old))
+            berth__heap_free(entry.stack);
+        return status;
+    }
+    if (BERTH_UNLIKELY(entry.stack != NULL))
+        berth__heap_free(entry.stack);
+    /* The block held the tracker until now. [T3] */
+    if (BERTH_UNLIKELY(berth__meter_sub(&t->meter, entry.size_bytes)))
+        drop(t);
+    return BERTH_OK;
+}
+
+/* ---- Questions ----------------------------------------------------------------------------------- */
+
+static bool tracking_tracks_sizes(void *self)
+{
+    return ((struct tracker *)self)->measures;
+}
+
+static berth_status tracking_owns(void *self, const void *p)
+{
+    struct tracker *t = self;
+    if (!t->measures)
+        return berth__forward_ops.owns(self, p);
+    berth__entry entry;
+    return berth__table_get(&t->table, p, &entry) || berth__table_holds(&t->table, p) ? BERTH_OK
+                                                                                      : BERTH_NOT_FOUND;
+}
+
+static berth_status not_live(const void *p)
+{
+    return berth__fail(BERTH_NOT_FOUND, "%p is not a live block of this tracker", p);
+}
+
+static berth_status tracking_requested_size(void *self, const void *p, size_t *out)
+{
+    struct tracker *t = self;
+    berth__entry entry;
+    if (!t->measures)
+        return berth__forward_ops.requested_size(self, p, out);
+    if (!berth__table_get(&t->table, p, &entry))
+        return not_live(p);
+    *out = (size_t)entry.requested_bytes;
+    return BERTH_OK;
+}
+
+static berth_status tracking_allocated_size(void *self, const void *p, size_t *out)
+{
+    struct tracker *t = self;
+    berth__entry entry;
+    if (!t->measures)
+        return berth__forward_ops.allocated_size(self, p, out);
+    if (!berth__table_get(&t->table, p, &entry))
+        return not_live(p);
+    *out = (size_t)entry.size_bytes;
+    return BERTH_OK;
+}
+
+static berth_status tracking_size_slow(void *self, const void *p, size_t *out)
+{
+    struct tracker *t = self;
+    return t->measures ? tracking_allocated_size(self, p, out)
+                       : berth__forward_ops.allocated_size_slow(self, p, out);
+}
+
+/* Ids are the tracker's own; without a table it has none. */
+static berth_status tracking_id(void *self, const void *p, uint64_t *out)
+{
+    struct tracker *t = self;
+    berth__entry entry;
+    *out = 0;
+    if (!t->measures)
+        return BERTH_OK;
+    if (!berth__table_get(&t->table, p, &entry))
+        return not_live(p);
+    *out = entry.id;
+    return BERTH_OK;
+}
+
+/* The inner allocator's figures, with the tracker's own in place of those that it knows better. */
+static berth_status tracking_stats(void *self, berth_stats *out)
+{
+    struct tracker *t = self;
+    berth_stats inner = {.struct_size = sizeof inner};
+    bool known = berth_stats_get(t->base.inner, &inner) == BERTH_OK;
+    if (known)
+        *out = inner;
+    if (known && !t->measures)
+        return BERTH_OK;
+    berth__meter_read(&t->meter, out);
+    out->bytes_limit = inner.bytes_limit;
+    return BERTH_OK;
+}
+
+static berth_status tracking_clear_stats(void *self)
+{
+    struct tracker *t = self;
+    berth__meter_clear(&t->meter);
+    berth_status status = berth_stats_clear(t->base.inner);
+    return status == BERTH_UNSUPPORTED ? BERTH_OK : status;
+}
+
+static berth_status copy_failed(void)
+{
+    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a list of the live blocks");
+}
+
+static berth_status tracking_snapshot(void *self, berth_block_fn visit, void *context)
+{
+    struct tracker *t = self;
+    berth__entry *live = NULL;
+    size_t count = 0;
+    if (!t->measures)
+        return berth__forward_ops.snapshot(self, visit, context);
+    if (!berth__table_copy(&t->table, &live, &count))
+        return copy_failed();
+    for (size_t i = 0; i < count; i++) {
+        berth_block block = {.struct_size = sizeof block,
+                             .address = live[i].address,
+                             .size_bytes = live[i].size_bytes,
+                             .requested_bytes = live[i].requested_bytes,
+                             .allocation_id = live[i].id,
+                             .label = live[i].label,
+                             .state = BERTH_BLOCK_LIVE};
+        if (!visit(context, &block))
+            break;
+    }
+    berth__table_free_copy(live, count);
+    return BERTH_OK;
+}
+
+/* ---- The public side ----------------------------------------------------------------------------- */
+
+static berth_status check_options(berth_allocator *inner, const berth_tracking_options *options)
+{
+    if (!inner)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "a tracker needs an inner allocator");
+    if (options->struct_size < sizeof *options)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "the options' struct_size is %zu: start from BERTH_TRACKING_OPTIONS_INIT",
+                           options->struct_size);
+    if (options->stack_depth > BERTH__TABLE_STACK_MAX)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "%u frames for each block are too many; at most %d are kept",
+                           (unsigned)options->stack_depth, (int)BERTH__TABLE_STACK_MAX);
+    return BERTH_OK;
+}
+
+/* A block's size is changed by moving it through allocate and deallocate, so that both sides are counted. */
+static berth_allocator_ops tracking_ops(void)
+{
+    berth_allocator_ops ops = berth__forward_ops;
+    ops.allocate = tracking_allocate;
+    ops.deallocate = tracking_deallocate;
+    ops.destroy = tracking_destroy;
+    ops.reallocate = NULL;
+    ops.owns = tracking_owns;
+    ops.tracks_sizes = tracking_tracks_sizes;
+    ops.requested_size = tracking_requested_size;
+    ops.allocated_size = tracking_allocated_size;
+    ops.allocated_size_slow = tracking_size_slow;
+    ops.allocation_id = tracking_id;
+    ops.stats = tracking_stats;
+    ops.clear_stats = tracking_clear_stats;
+    ops.snapshot = tracking_snapshot;
+    return ops;
+}
+
+berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_options *options,
+                                   berth_allocator **out)
+{
+    static const berth_tracking_options defaults = BERTH_TRACKING_OPTIONS_INIT;
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the tracker: out is NULL");
+    *out = NULL;
+    if (!options)
+        options = &defaults;
+    berth_status status = check_options(inner, options);
+    if (status != BERTH_OK)
+        return status;
+    struct tracker *t = berth__heap_zalloc(1, sizeof *t);
+    if (!t)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a tracker");
+    berth_allocator_ops ops = tracking_ops();
+    berth__wrapper_init(&t->base, &ops, inner);
+    t->inner_sizes = berth_allocator_tracks_sizes(inner);
+    t->measures = t->inner_sizes || options->track_sizes;
+    t->stack_depth = t->measures ? options->stack_depth : 0;
+    berth__meter_init(&t->meter, options->exact_peak);
+    atomic_init(&t->remaining, 1);
+    *out = &t->base.base;
+    return BERTH_OK;
+}
+
+berth_status berth_tracking_get_sizes(berth_allocator *tracker, berth_tracking_sizes *out)
+{
+    struct tracker *t = as_tracker(tracker);
+    if (!t)
+        return BERTH_INVALID_ARGUMENT;
+    if (!out || out->struct_size < sizeof *out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "set struct_size to sizeof(berth_tracking_sizes)");
+    berth_stats stats = {.struct_size = sizeof stats};
+    berth__meter_read(&t->meter, &stats);
+    out->total_bytes = stats.total_bytes;
+    out->high_watermark_bytes = stats.max_bytes_in_use;
+    out->live_bytes = stats.bytes_in_use;
+    return BERTH_OK;
+}
+
+berth_status berth_tracking_get_sizes_and_unref(berth_allocator *tracker, berth_tracking_sizes *out)
+{
+    berth_status status = berth_tracking_get_sizes(tracker, out);
+    if (status == BERTH_OK)
+        berth_allocator_release(tracker);
+    return status;
+}
+
+bool berth_tracking_measures(berth_allocator *tracker)
+{
+    struct tracker *t = as_tracker(tracker);
+    return t && t->measures;
+}
+
+berth_status berth_tracking_visit_leaks(berth_allocator *tracker, berth_leak_fn visit, void *context)
+{
+    struct tracker *t = as_tracker(tracker);
+    berth__entry *live = NULL;
+    size_t count = 0;
+    if (!t || !visit)
+        return t ? berth__fail(BERTH_INVALID_ARGUMENT, "visit is NULL") : BERTH_INVALID_ARGUMENT;
+    if (!t->measures)
+        return berth__fail(BERTH_UNSUPPORTED,
+                           "this tracker counts totals only and knows no blocks; create it with track_sizes");
+    if (!berth__table_copy(&t->table, &live, &count))
+        return copy_failed();
+    for (size_t i = 0; i < count; i++) {
+        berth_leak leak = {.struct_size = sizeof leak,
+                           .address = live[i].address,
+                           .size_bytes = live[i].size_bytes,
+                           .allocation_id = live[i].id,
+                           .label = live[i].label,
+                           .stack = live[i].stack ? live[i].stack->frames : NULL,
+                           .stack_depth = live[i].stack ? live[i].stack->depth : 0};
+        if (!visit(context, &leak))
+            break;
+    }
+    berth__table_free_copy(live, count);
+    return BERTH_OK;
+}
+
+static void report_stack(const berth_leak *leak)
+{
+#if defined(__GLIBC__)
+    char **words = backtrace_symbols((void *const *)leak->stack, (int)leak->stack_depth);
+    for (uint32_t i = 0; i < leak->stack_depth; i++)
+        berth__log(BERTH_LOG_WARNING, "    #%" PRIu32 " %s", i, words ? words[i] : "?");
+    free(words);
+#else
+    (void)leak;
+#endif
+}
+
+struct report {
+    size_t blocks;
+    uint64_t bytes;
+};
+
+static bool report_leak(void *context, const berth_leak *leak)
+{
+    struct report *report = context;
+    report->blocks++;
+    report->bytes += leak->size_bytes;
+    berth__log(BERTH_LOG_WARNING, "live: %" PRIu64 " bytes at %p, allocation %" PRIu64 "%s%s",
+               leak->size_bytes, leak->address, leak->allocation_id, leak->label ? ", " : "",
+               leak->label ? leak->label : "");
+    if (leak->stack_depth)
+        report_stack(leak);
+    return true;
+}
+
+berth_status berth_tracking_report_leaks(berth_allocator *tracker, size_t *count)
+{
+    struct report report = {0};
+    berth_status status = berth_tracking_visit_leaks(tracker, report_leak, &report);
+    if (count)
+        *count = status == BERTH_OK ? report.blocks : 0;
+    if (status == BERTH_OK)
+        berth__log(report.blocks ? BERTH_LOG_WARNING : BERTH_LOG_INFO,
+                   "%zu blocks with %" PRIu64 " bytes are live over %s", report.blocks, report.bytes,
+                   berth_allocator_name(tracker));
+    return status;
+}
