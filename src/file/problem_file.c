@@ -72,22 +72,28 @@ size_t berth_problem_file_line(const berth_problem_file *file, size_t buffer)
 
 typedef struct matching {
     const berth_problem_file *plan;
-    berth__names rows; /* id to row of the plan */
+    berth__csv ahead;  /* the plan's row of the same number: mostly the one */
+    berth__names rows; /* id to row of the plan, made when that is not so */
+    bool indexed;
 } matching;
+
+static bool is_id_of(const matching *m, const berth__csv *csv, const berth__csv_field *field)
+{
+    const berth__csv_field *other = berth__column_field(&m->plan->columns, csv, BERTH__COLUMN_ID);
+    return other && other->length == field->length && memcmp(other->text, field->text, field->length) == 0;
+}
 
 static bool same_id(void *context, uint32_t row, const berth__csv_field *field)
 {
     berth__csv csv;
     const matching *m = context;
-    if (!berth__problem_file_row(m->plan, row, &csv))
-        return false;
-    const berth__csv_field *other = berth__column_field(&m->plan->columns, &csv, BERTH__COLUMN_ID);
-    return other && other->length == field->length && memcmp(other->text, field->text, field->length) == 0;
+    return berth__problem_file_row(m->plan, row, &csv) && is_id_of(m, &csv, field);
 }
 
 static berth_status index_plan(matching *m)
 {
     berth__csv csv;
+    m->indexed = true;
     berth__csv_begin(&csv, m->plan->text, m->plan->text_bytes);
     berth_status status = berth__csv_next(&csv); /* the header */
     for (size_t row = 0; !status && row < m->plan->problem.buffer_count; row++) {
@@ -108,10 +114,14 @@ static berth_status match_row(matching *m, const berth_problem_file *problem, si
     const berth__csv_field *id = berth__column_field(&problem->columns, csv, BERTH__COLUMN_ID);
     if (!id)
         return berth__fail(BERTH_BAD_DATA, "the problem's file changed while it was read");
-    /* Mostly the plan has the problem's order, and then no search is needed. */
     uint32_t at = (uint32_t)row;
-    if (!same_id(m, at, id))
+    bool in_step = !berth__csv_next(&m->ahead) && is_id_of(m, &m->ahead, id);
+    if (!in_step) {
+        berth_status status = m->indexed ? BERTH_OK : index_plan(m);
+        if (status)
+            return status;
         at = berth__names_find(&m->rows, id, same_id, m);
+    }
     char name[64];
     berth__csv_copy(id, name, sizeof name);
     if (at == BERTH__NO_NAME)
@@ -135,8 +145,9 @@ berth_status berth_problem_file_match(const berth_problem_file *problem, const b
         return berth__fail(BERTH_BAD_DATA, "the plan has no column `offset`; `berth plan -o` writes one");
     matching m = {.plan = plan};
     berth__csv csv;
-    berth_status status = index_plan(&m);
+    berth__csv_begin(&m.ahead, plan->text, plan->text_bytes);
     berth__csv_begin(&csv, problem->text, problem->text_bytes);
+    berth_status status = berth__csv_next(&m.ahead); /* the headers */
     if (!status)
         status = berth__csv_next(&csv);
     for (size_t row = 0; !status && row < problem->problem.buffer_count; row++) {

@@ -113,12 +113,25 @@ out:
                : status;
 }
 
+/* As greedy.c: column by column, the longest-lived of a column first, which is canonical order backwards. */
+static void list_by_time(const berth__prepared *p, uint32_t *list)
+{
+    for (uint32_t first = 0, end; first < p->item_count; first = end) {
+        for (end = first; end < p->item_count && p->lower[end] == p->lower[first]; end++)
+            ;
+        for (uint32_t k = first; k < end; k++)
+            list[k] = first + (end - 1 - k);
+    }
+}
+
 berth_status berth__fit_list(const berth__prepared *p, berth__fit_order order, uint32_t *list)
 {
+    if (order == BERTH__FIT_BY_TIME) {
+        list_by_time(p, list);
+        return BERTH_OK;
+    }
     for (uint32_t i = 0; i < p->item_count; i++)
         list[i] = i;
-    if (order == BERTH__FIT_BY_TIME)
-        return BERTH_OK; /* canonical order is by time */
     uint32_t *scratch = berth__heap_alloc(p->item_count * sizeof *scratch);
     if (!scratch)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to sort %u buffers", p->item_count);
