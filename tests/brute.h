@@ -57,7 +57,8 @@ static inline void brute_items(brute_problem *brute, const random_problem *rando
 }
 
 /* The end of the first thing in the way of item `i` at `offset`, or 0 if nothing is. */
-static inline uint64_t brute_in_the_way(const brute_problem *brute, unsigned placed, size_t i, uint64_t offset)
+static inline uint64_t brute_in_the_way(const brute_problem *brute, unsigned placed, size_t i,
+                                        uint64_t offset)
 {
     for (size_t j = 0; j < brute->count; j++)
         for (int t = 0; (placed >> j & 1) && t < BRUTE_TIMES; t++)

@@ -49,7 +49,17 @@ berth_allocator *make_wrapper()
     return a;
 }
 
+berth_allocator *make_tracking()
+{
+    berth_tracking_options options = BERTH_TRACKING_OPTIONS_INIT;
+    options.track_sizes = true;
+    berth_allocator *a;
+    expect_ok(berth_tracking_create(make_system(), &options, &a));
+    return a;
+}
+
 const int registered = (bench::add_peer("system", berth_peer{make_system()}),
-                        bench::add_peer("wrapper", berth_peer{make_wrapper()}), 0);
+                        bench::add_peer("wrapper", berth_peer{make_wrapper()}),
+                        bench::add_peer("tracking", berth_peer{make_tracking()}), 0);
 
 } // namespace
