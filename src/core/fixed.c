@@ -386,14 +386,15 @@ static berth_status fixed_reallocate(void *self, void *p, size_t old_bytes, size
     unlock(f);
     if (!b)
         return bad_pointer(BERTH_BAD_FREE, p);
-    *out = p;
+    void *moved = p;
     if (!stays) {
-        berth_status status = fixed_allocate(self, new_bytes, alignment, request, out);
+        berth_status status = fixed_allocate(self, new_bytes, alignment, request, &moved);
         if (status != BERTH_OK)
             return status;
-        memcpy(*out, p, held < new_bytes ? held : new_bytes);
+        memcpy(moved, p, held < new_bytes ? held : new_bytes);
         (void)fixed_deallocate(self, p, 0, NULL);
     }
+    *out = moved;
     if ((request->flags & BERTH_ZEROED) && new_bytes > held)
         memset((char *)*out + held, 0, new_bytes - held);
     return BERTH_OK;

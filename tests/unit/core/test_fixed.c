@@ -141,6 +141,7 @@ static void growing_uses_the_neighbour(void **state)
         assert_int_equal((unsigned char)p[i], 0xa5);
     assert_int_equal(berth_reallocate(a, p, 9000, 100000000, 64, NULL, (void **)&q),
                      BERTH_OUT_OF_HOST_MEMORY);
+    assert_null(q);
     assert_int_equal(berth_reallocate(a, p, 9000, 50, 64, NULL, (void **)&q), BERTH_OK);
     assert_ptr_equal(p, q);
     assert_int_equal(berth_deallocate(a, q, 0, NULL), BERTH_OK);

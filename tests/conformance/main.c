@@ -1,0 +1,76 @@
+/* Puts the stacks together and runs every check on each: sources alone, under one wrapper, under two. */
+#include <stdio.h>
+
+#include "base/base.h"
+#include "conformance.h"
+
+struct one_test {
+    const check *check;
+    const source *source;
+    const wrapper *inner, *outer; /* NULL: none */
+    char name[160];
+};
+
+static berth_allocator *put_on(berth_allocator *a, const wrapper *w, unsigned *flags)
+{
+    if (!w)
+        return a;
+    berth_allocator *wrapped = w->wrap(a);
+    berth_allocator_release(a);
+    *flags |= w->flags;
+    return wrapped;
+}
+
+static void run_one(void **state)
+{
+    const struct one_test *test = *state;
+    uint64_t heap = berth__heap_live();
+    subject s = {test->source->make(), test->source->flags};
+    if (!s.a)
+        skip();
+    s.a = put_on(s.a, test->inner, &s.flags);
+    s.a = put_on(s.a, test->outer, &s.flags);
+    test->check->run(&s);
+    berth_allocator_release(s.a);
+    /* Slots of the registry's own meter stay; everything else that the stack asked for is back. */
+    if (strcmp(test->source->name, "best for host") != 0)
+        assert_int_equal(berth__heap_live(), heap);
+}
+
+static size_t add(struct CMUnitTest *tests, struct one_test *cases, size_t n, const check *c,
+                  const struct one_test *stack)
+{
+    struct one_test *one = &cases[n];
+    *one = *stack;
+    one->check = c;
+    snprintf(one->name, sizeof one->name, "%s%s%s%s%s: %s", one->outer ? one->outer->name : "",
+             one->outer ? " over " : "", one->inner ? one->inner->name : "", one->inner ? " over " : "",
+             one->source->name, c->name);
+    tests[n] = (struct CMUnitTest){one->name, run_one, NULL, NULL, one};
+    return n + 1;
+}
+
+int main(void)
+{
+    size_t all_checks = check_count + thread_check_count;
+    size_t stacks = source_count * (1 + wrapper_count + wrapper_count * wrapper_count);
+    struct CMUnitTest *tests = calloc(stacks * all_checks, sizeof *tests);
+    struct one_test *cases = calloc(stacks * all_checks, sizeof *cases);
+    size_t n = 0;
+    for (size_t i = 0; i < source_count; i++)
+        for (size_t inner = 0; inner <= wrapper_count; inner++)
+            for (size_t outer = 0; outer <= (inner ? wrapper_count : 0); outer++) {
+                struct one_test stack = {.source = &sources[i],
+                                         .inner = inner ? &wrappers[inner - 1] : NULL,
+                                         .outer = outer ? &wrappers[outer - 1] : NULL};
+                for (size_t c = 0; c < check_count; c++)
+                    n = add(tests, cases, n, &checks[c], &stack);
+                /* Two deep nothing new happens between threads. */
+                for (size_t c = 0; c < thread_check_count && !outer; c++)
+                    n = add(tests, cases, n, &thread_checks[c], &stack);
+            }
+    int failed = _cmocka_run_group_tests("conformance", tests, n, NULL, NULL);
+    free(tests);
+    free(cases);
+    return failed;
+}

@@ -1,0 +1,102 @@
+/* The sources that the suite runs on. */
+#include "conformance.h"
+
+static berth_allocator *make_system(void)
+{
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_cpu_allocator_create(NULL, &a), BERTH_OK);
+    return a;
+}
+
+static berth_allocator *make_system_with(berth_stats_mode mode, bool exact)
+{
+    berth_allocator *a = NULL;
+    berth_cpu_options options = BERTH_CPU_OPTIONS_INIT;
+    options.stats = mode;
+    options.exact_peak = exact;
+    assert_int_equal(berth_cpu_allocator_create(&options, &a), BERTH_OK);
+    return a;
+}
+
+static berth_allocator *make_system_exact(void)
+{
+    return make_system_with(BERTH_STATS_BASIC, true);
+}
+
+static berth_allocator *make_system_off(void)
+{
+    return make_system_with(BERTH_STATS_OFF, false);
+}
+
+static berth_allocator *make_system_full(void)
+{
+    return make_system_with(BERTH_STATS_FULL, false);
+}
+
+static berth_allocator *make_fixed(void)
+{
+    static _Alignas(64) char region[600 * 1024];
+    berth_allocator *a = NULL;
+    memset(region, 0x5c, sizeof region);
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &a), BERTH_OK);
+    return a;
+}
+
+static berth_allocator *make_best_for_host(void)
+{
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_registry_best_for(BERTH_ON_HOST, &a), BERTH_OK);
+    return berth_allocator_retain(a);
+}
+
+/* ---- A user's allocator that brings the three required operations and nothing else -----------------------
+ */
+
+static berth_status user_allocate(void *self, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out)
+{
+    (void)self;
+    if (size_bytes > (size_t)1 << 32 ||
+        posix_memalign(out, alignment < sizeof(void *) ? sizeof(void *) : alignment, size_bytes) != 0)
+        return BERTH_OUT_OF_HOST_MEMORY;
+    if (request->flags & BERTH_ZEROED)
+        memset(*out, 0, size_bytes);
+    return BERTH_OK;
+}
+
+static berth_status user_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    (void)self, (void)size_bytes, (void)stream;
+    free(p);
+    return BERTH_OK;
+}
+
+static void user_destroy(void *self)
+{
+    (void)self;
+}
+
+static berth_allocator *make_user(void)
+{
+    const berth_allocator_ops ops = {.struct_size = sizeof ops,
+                                     .allocate = user_allocate,
+                                     .deallocate = user_deallocate,
+                                     .destroy = user_destroy};
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_allocator_create(&ops, NULL, &a), BERTH_OK);
+    return a;
+}
+
+/* ---- The table: one line each -----------------------------------------------------------------------------
+ */
+
+const source sources[] = {
+    {"system", make_system, NOTICES_BAD_FREES},
+    {"system exact", make_system_exact, NOTICES_BAD_FREES},
+    {"system off", make_system_off, NOTICES_BAD_FREES},
+    {"system full", make_system_full, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"fixed", make_fixed, NOTICES_BAD_FREES | SMALL | SHOWS_ALL_LIVE},
+    {"best for host", make_best_for_host, 0},
+    {"user's", make_user, 0},
+};
+const size_t source_count = sizeof sources / sizeof sources[0];
