@@ -5,8 +5,9 @@
  *     BERTH_RECORD(planned, plan) { work(planned); }        berth/replay.h; solved when the scope ends
  *     berth_plan_save(plan, "work.plan.csv");
  *
- * A plan is read by any number of threads at once. Recording into it, clearing it and loading into it need it
- * for themselves: while a scope uses the plan they are BERTH_BUSY. */
+ * Any number of threads replay one plan at once. Recording into it, clearing or loading it leaves the scopes
+ * under way with what they began with; while one thread records or changes a plan, the others' calls that
+ * would use it are BERTH_BUSY. */
 #ifndef BERTH_PLAN_H
 #define BERTH_PLAN_H
 
@@ -44,7 +45,7 @@ BERTH_API berth_status berth_plan_create(berth_plan **out);
 BERTH_API berth_plan *berth_plan_retain(berth_plan *plan);
 BERTH_API void berth_plan_release(berth_plan *plan);
 
-/* Empties the plan. BERTH_OK, BERTH_BUSY (a scope uses it). */
+/* Empties the plan. Any thread. BERTH_OK, BERTH_BUSY (it is being recorded or changed). */
 BERTH_API berth_status berth_plan_clear(berth_plan *plan);
 
 /* Makes the plan of a program that is known without running it: clears `plan`, copies the allocations (labels
@@ -60,7 +61,8 @@ BERTH_API berth_status berth_plan_set(berth_plan *plan, const berth_plan_allocat
  * the new total is smaller. BERTH_OK, BERTH_BUSY, and what berth_solve answers. */
 BERTH_API berth_status berth_plan_solve(berth_plan *plan, const berth_solve_options *options);
 
-/* How many allocations there are; 0 for an empty plan. Any thread, as all that follow. */
+/* How many allocations there are; 0 for an empty plan. This and what follows may be asked by any thread, but
+ * not while another one records or changes the plan. */
 BERTH_API size_t berth_plan_count(const berth_plan *plan);
 /* Describes allocation `id`; the caller sets out->struct_size. The label lives as long as the plan's content.
  * BERTH_OK, BERTH_NOT_FOUND, BERTH_INVALID_ARGUMENT. */

@@ -130,9 +130,14 @@ typedef struct berth_report {
     berth_deviation deviations[BERTH_REPORT_DEVIATIONS];
 } berth_report;
 
-#define BERTH_REPORT_INIT    \
-    {                        \
-        sizeof(berth_report) \
+#define BERTH_REPORT_INIT                                                                 \
+    {                                                                                     \
+        sizeof(berth_report), BERTH_OK, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+        {                                                                                 \
+            {                                                                             \
+                BERTH_DEVIATION_NONE, 0, 0, 0, ""                                         \
+            }                                                                             \
+        }                                                                                 \
     }
 
 /* Serves the calling thread's requests to `planned` from the plan, at the planned places. Elastic unless

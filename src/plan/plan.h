@@ -1,0 +1,117 @@
+/* The inside of a plan: its allocations, and the same laid out for replay.
+ *
+ *   a program      allocate 0, allocate 1, free 0, allocate 2, free 2, free 1
+ *   entries        0: freed at 2      1: freed at 3      2: freed at 3
+ *   steps          +0  +1  -0  +2  -2  -1  end
+ *                              ^ a run in step is this one position: everything that is live, and what must
+ *                                come next, follows from it
+ *   ranks          the distinct offsets in rising order; at each there is at most one live block, since live
+ *                  blocks do not overlap and none is empty. A hash table, laid out once, leads from an offset
+ *                  to its rank, so that a run out of step finds a pointer's allocation in one probe.
+ *
+ * A content is immutable and counted: a scope holds the one it began with, whatever happens to the plan. */
+#ifndef BERTH_PLAN_PLAN_H
+#define BERTH_PLAN_PLAN_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "berth/plan.h"
+#include "berth/replay.h"
+
+#define BERTH__NO_RANK UINT32_MAX
+/* No user pointer lies this far from a block: the offset of a step that no free can match. */
+#define BERTH__NOWHERE ((uint64_t)1 << 63)
+
+typedef struct berth__plan_entry {
+    uint64_t size_bytes;
+    uint64_t offset;   /* BERTH_NO_OFFSET: never freed inside */
+    const char *label; /* in the content's text; NULL: none */
+    uint32_t alignment;
+    uint32_t freed_at; /* UINT32_MAX: never */
+    uint32_t rank;     /* BERTH__NO_RANK: never freed inside */
+    uint32_t step;     /* where the steps allocate it */
+} berth__plan_entry;
+
+typedef struct berth__plan_content {
+    _Atomic uint32_t references;
+    berth__plan_entry *entries; /* count + 1: the last one is not an allocation, its step is the end */
+    uint32_t count;
+    uint32_t planned; /* entries with an offset */
+    uint64_t total_bytes;
+    uint64_t alignment; /* the strictest of all, for the block */
+    uint64_t fingerprint;
+    berth_certificate certificate;
+    char *text;
+    size_t text_bytes;
+    berth_step *steps; /* step_count + 1: an end that nothing matches */
+    uint32_t *step_ids;
+    uint32_t step_count;
+    uint64_t *live_bytes;   /* planned bytes live right after allocation i */
+    uint64_t *rank_offsets; /* rising */
+    uint32_t rank_count;
+    uint32_t *slots; /* rank + 1 by hash of the offset; 0: empty */
+    uint32_t slot_shift;
+    uint32_t slot_mask;
+} berth__plan_content;
+
+struct berth_plan {
+    _Atomic uint32_t references;
+    /* Guards `content`. Threads that look it up, for a few instructions each; -1: one that replaces it, which
+     * may be as long as a recording. There is no lock in this room. */
+    _Atomic int32_t users;
+    berth__plan_content *content; /* never NULL */
+};
+
+/* What a plan is made of. `offsets` NULL: to be solved for. `free_order` lists the freed ids in the order of
+ * their frees, NULL: unknown; it decides only which free is expected first among those between the same two
+ * allocations. */
+typedef struct berth__plan_source {
+    const berth_plan_allocation *allocations;
+    size_t count;
+    const uint32_t *free_order;
+    bool has_offsets;
+} berth__plan_source;
+
+/* Makes a content with one reference: copies, solves or takes the offsets, has the checker prove them, lays
+ * out. NULL on failure. */
+berth_status berth__plan_build(const berth__plan_source *source, const berth_solve_options *options,
+                               berth__plan_content **out);
+/* The content without allocations, shared by all empty plans. */
+berth__plan_content *berth__plan_empty(void);
+berth__plan_content *berth__plan_content_retain(berth__plan_content *content);
+void berth__plan_content_release(berth__plan_content *content);
+/* Fills steps, ranks and the hash table of a content whose entries have their offsets. */
+berth_status berth__plan_lay_out(berth__plan_content *content, const uint32_t *free_order);
+
+/* The content as it is now, with a reference. BERTH_BUSY while the plan is recorded or changed. */
+berth_status berth__plan_content_of(const berth_plan *plan, berth__plan_content **out);
+/* Makes the caller the plan's only user until berth__plan_unlock. BERTH_BUSY if another one is. */
+berth_status berth__plan_lock(berth_plan *plan);
+void berth__plan_unlock(berth_plan *plan);
+/* Replaces the content of a locked plan; takes the reference over. */
+void berth__plan_put(berth_plan *plan, berth__plan_content *content);
+
+/* The allocation `id` of a content as callers see it. */
+berth_plan_allocation berth__plan_describe(const berth__plan_content *content, size_t id);
+
+/* The ids of all frees in the order of the steps: an array of content->planned places. */
+void berth__plan_free_order(const berth__plan_content *content, uint32_t *ids);
+
+/* The rank of `offset`, or BERTH__NO_RANK. */
+static inline uint32_t berth__plan_slot(const berth__plan_content *c, uint64_t offset)
+{
+    return (uint32_t)((offset * UINT64_C(0x9E3779B97F4A7C15)) >> c->slot_shift);
+}
+static inline uint32_t berth__plan_rank(const berth__plan_content *c, uint64_t offset)
+{
+    if (c->rank_count == 0)
+        return BERTH__NO_RANK;
+    for (uint32_t s = berth__plan_slot(c, offset);; s = (s + 1) & c->slot_mask) {
+        uint32_t rank = c->slots[s] - 1;
+        if (rank == BERTH__NO_RANK || c->rank_offsets[rank] == offset)
+            return rank;
+    }
+}
+
+#endif

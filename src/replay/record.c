@@ -1,0 +1,273 @@
+/* Recording a run, and validating one: the same recording, compared instead of planned. */
+#include <stdio.h>
+#include <string.h>
+
+#include "replay/replay.h"
+
+/* ---- The recording ----------------------------------------------------------------------------------- */
+
+static bool make_room(berth__recorder *r)
+{
+    if (r->count < r->room)
+        return true;
+    size_t room = r->room ? r->room * 2 : 1024;
+    berth_plan_allocation *larger = berth__heap_realloc(r->allocations, room * sizeof *larger);
+    if (!larger)
+        return false;
+    r->allocations = larger;
+    r->room = room;
+    return true;
+}
+
+static bool note_free(berth__recorder *r, uint64_t id)
+{
+    r->allocations[id].freed_at = r->count;
+    if (r->freed == r->freed_room) {
+        size_t room = r->freed_room ? r->freed_room * 2 : 1024;
+        uint32_t *larger = berth__heap_realloc(r->free_order, room * sizeof *larger);
+        if (!larger)
+            return false;
+        r->free_order = larger;
+        r->freed_room = room;
+    }
+    r->free_order[r->freed++] = (uint32_t)id;
+    return true;
+}
+
+static bool note_allocation(berth__recorder *r, const void *p, size_t size_bytes, size_t alignment,
+                            const char *label)
+{
+    bool replaced = false;
+    uint64_t old = 0;
+    if (r->count >= UINT32_MAX / 2 - 2 || !make_room(r) ||
+        !berth__pointers_put(&r->live, p, r->count, &replaced, &old))
+        return false;
+    /* The inner allocator gave out an address that we think is live: another thread has freed it. */
+    if (replaced && !note_free(r, old))
+        return false;
+    r->allocations[r->count++] = (berth_plan_allocation){
+        .struct_size = sizeof(berth_plan_allocation),
+        .size_bytes = size_bytes,
+        .alignment = alignment,
+        .freed_at = BERTH_NEVER_FREED,
+        .offset = BERTH_NO_OFFSET,
+        .label = label,
+    };
+    return true;
+}
+
+berth_status berth__record_allocate(berth__recorder *r, size_t size_bytes, size_t alignment,
+                                    const berth_request *request, void **out)
+{
+    berth_status status = berth__allocate(r->planned->base.inner, size_bytes, alignment, request, out);
+    if (BERTH_LIKELY(status == BERTH_OK && size_bytes != 0 && !r->failed))
+        r->failed = !note_allocation(r, *out, size_bytes, alignment, berth__request_label(request));
+    return status;
+}
+
+berth_status berth__record_deallocate(berth__recorder *r, void *p, size_t size_bytes, berth_stream *stream)
+{
+    uint64_t id = 0;
+    /* What is not in the table comes from outside the scope, and passes. */
+    if (BERTH_LIKELY(berth__pointers_take(&r->live, p, &id)) && !r->failed)
+        r->failed = !note_free(r, id);
+    return berth__planned_free_foreign(r->planned, p, size_bytes, stream);
+}
+
+/* ---- Beginning and ending ---------------------------------------------------------------------------- */
+
+static void recorder_free(berth__recorder *r)
+{
+    berth__pointers_finish(&r->live);
+    berth__heap_free(r->allocations);
+    berth__heap_free(r->free_order);
+    berth__heap_free(r->key);
+    berth__plan_content_release(r->expected);
+    berth_plan_release(r->plan);
+    berth__heap_free(r);
+}
+
+static berth_status recorder_create(berth_allocator *allocator, const berth_run_options *options,
+                                    berth__recorder **out)
+{
+    berth__planned *planned = berth__planned_of(allocator);
+    if (!planned)
+        return BERTH_INVALID_ARGUMENT;
+    berth_run_options o;
+    berth_status status = berth__run_options_read(options, &o);
+    if (status == BERTH_OK)
+        status = berth__run_may_open();
+    if (status != BERTH_OK)
+        return status;
+    berth__recorder *r = berth__heap_zalloc(1, sizeof *r);
+    if (!r)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a recording");
+    r->planned = planned;
+    r->head.next = &berth__nothing_expected;
+    r->head.alignment = 1;
+    r->plan = berth__planned_choose(planned, &o);
+    if (o.solve) {
+        r->has_solve = true;
+        memcpy(&r->solve, o.solve,
+               o.solve->struct_size < sizeof r->solve ? o.solve->struct_size : sizeof r->solve);
+    }
+    *out = r;
+    return BERTH_OK;
+}
+
+berth_status berth__record_start(berth_allocator *allocator, const berth_run_options *options,
+                                 berth__recorder **out)
+{
+    berth__recorder *r = NULL;
+    berth_status status = recorder_create(allocator, options, &r);
+    if (status != BERTH_OK)
+        return status;
+    status = berth__plan_lock(r->plan);
+    if (status != BERTH_OK) {
+        recorder_free(r);
+        return status;
+    }
+    berth__plan_put(r->plan, berth__plan_empty());
+    *out = r;
+    return berth__run_open(&r->head, allocator, BERTH_RUN_RECORD);
+}
+
+berth_status berth_record_begin(berth_allocator *allocator, const berth_run_options *options)
+{
+    berth__recorder *r = NULL;
+    return berth__record_start(allocator, options, &r);
+}
+
+static berth_status check_complete(const berth__recorder *r)
+{
+    return r->failed ? berth__fail(BERTH_OUT_OF_HOST_MEMORY,
+                                   "the recording ran out of memory after %zu allocations", r->count)
+                     : BERTH_OK;
+}
+
+/* The scope is over for the thread before the solver starts. */
+static berth__recorder *close_recorder(berth_allocator *allocator, berth_run_kind kind)
+{
+    berth__recorder *r = (berth__recorder *)berth__run_find(allocator, kind);
+    if (r)
+        berth__run_close();
+    return r;
+}
+
+static berth_status plan_recording(berth__recorder *r)
+{
+    berth__plan_source source = {
+        .allocations = r->allocations, .count = r->count, .free_order = r->free_order};
+    berth__plan_content *content = NULL;
+    berth_status status = check_complete(r);
+    if (status == BERTH_OK)
+        status = berth__plan_build(&source, r->has_solve ? &r->solve : NULL, &content);
+    if (status == BERTH_OK)
+        berth__plan_put(r->plan, content);
+    berth__plan_unlock(r->plan);
+    return status;
+}
+
+berth_status berth_record_end(berth_allocator *allocator)
+{
+    berth__recorder *r = close_recorder(allocator, BERTH_RUN_RECORD);
+    if (!r)
+        return BERTH_NOT_FOUND;
+    berth_status status = plan_recording(r);
+    if (status == BERTH_OK && r->cache)
+        berth_plan_cache_put(r->cache, r->key, r->key_bytes, r->plan);
+    recorder_free(r);
+    berth_allocator_release(allocator);
+    return status;
+}
+
+berth_status berth_validate_begin(berth_allocator *allocator, const berth_run_options *options)
+{
+    berth__recorder *r = NULL;
+    berth_status status = recorder_create(allocator, options, &r);
+    if (status != BERTH_OK)
+        return status;
+    status = berth__plan_content_of(r->plan, &r->expected);
+    if (status != BERTH_OK) {
+        recorder_free(r);
+        return status;
+    }
+    return berth__run_open(&r->head, allocator, BERTH_RUN_VALIDATE);
+}
+
+/* ---- The verdict ------------------------------------------------------------------------------------- */
+
+typedef struct finding {
+    const char *what; /* NULL: no difference */
+    uint64_t expected, got;
+} finding;
+
+static finding compare_allocation(const berth_plan_allocation *expected, const berth_plan_allocation *got)
+{
+    if (got->size_bytes != expected->size_bytes)
+        return (finding){"bytes", expected->size_bytes, got->size_bytes};
+    if (got->alignment > expected->alignment)
+        return (finding){"alignment", expected->alignment, got->alignment};
+    if (got->freed_at != expected->freed_at)
+        return (finding){got->freed_at == BERTH_NEVER_FREED        ? "its free is missing, planned before"
+                         : expected->freed_at == BERTH_NEVER_FREED ? "it is freed, planned never"
+                                                                   : "freed before allocation",
+                         expected->freed_at, got->freed_at};
+    return (finding){NULL, 0, 0};
+}
+
+static void tell(berth_difference *d, uint64_t id, const char *label, const finding *f)
+{
+    d->status = BERTH_MISMATCH;
+    d->id = id;
+    d->expected = f->expected;
+    d->got = f->got;
+    snprintf(d->label, sizeof d->label, "%s", label ? label : "");
+    char expected[24], got[24];
+    snprintf(expected, sizeof expected, f->expected == UINT64_MAX ? "never" : "%llu",
+             (unsigned long long)f->expected);
+    snprintf(got, sizeof got, f->got == UINT64_MAX ? "never" : "%llu", (unsigned long long)f->got);
+    snprintf(d->words, sizeof d->words, "allocation %llu%s%s%s: %s: expected %s, got %s",
+             (unsigned long long)id, label ? " (" : "", d->label, label ? ")" : "", f->what, expected, got);
+}
+
+/* A run with fewer allocations is a difference at the first that is absent, one with more at the first that
+ * is too many; nothing past either end is looked at. */
+static void compare(const berth__recorder *r, berth_difference *d)
+{
+    const berth__plan_content *c = r->expected;
+    size_t common = r->count < c->count ? r->count : c->count;
+    for (size_t id = 0; id < common; id++) {
+        berth_plan_allocation expected = berth__plan_describe(c, id);
+        finding f = compare_allocation(&expected, &r->allocations[id]);
+        if (f.what) {
+            tell(d, id, r->allocations[id].label ? r->allocations[id].label : expected.label, &f);
+            return;
+        }
+    }
+    if (r->count == c->count)
+        return;
+    finding f = {"the number of allocations", c->count, r->count};
+    tell(d, common, r->count > common ? r->allocations[common].label : c->entries[common].label, &f);
+}
+
+berth_status berth_validate_end(berth_allocator *allocator, berth_difference *first)
+{
+    berth__recorder *r = close_recorder(allocator, BERTH_RUN_VALIDATE);
+    if (!r)
+        return BERTH_NOT_FOUND;
+    berth_difference d = BERTH_DIFFERENCE_INIT;
+    d.status = check_complete(r);
+    if (d.status == BERTH_OK)
+        compare(r, &d);
+    recorder_free(r);
+    berth_allocator_release(allocator);
+    if (d.status == BERTH_MISMATCH)
+        berth__fail(BERTH_MISMATCH, "the run differs from the plan: %s", d.words);
+    if (first) {
+        size_t known = first->struct_size < sizeof d ? first->struct_size : sizeof d;
+        d.struct_size = first->struct_size;
+        memcpy(first, &d, known);
+    }
+    return d.status;
+}

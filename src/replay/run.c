@@ -1,0 +1,211 @@
+/* The calling thread's scope, and the planned allocator's two hot operations. */
+#include <string.h>
+
+#include "replay/replay.h"
+
+const berth_step berth__nothing_expected = {0, BERTH__NOWHERE};
+
+static _Thread_local berth_run *current;
+
+berth_run *berth_run_current(void)
+{
+    return current;
+}
+
+/* ---- Hot --------------------------------------------------------------------------------------------- */
+
+static berth_status allocate_slow(berth_run *run, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out)
+{
+    if (run->kind == BERTH_RUN_REPLAY)
+        return berth__replay_allocate((berth__replay *)run, size_bytes, alignment, request, out);
+    return berth__record_allocate((berth__recorder *)run, size_bytes, alignment, request, out);
+}
+
+berth_status berth__planned_allocate(void *self, size_t size_bytes, size_t alignment,
+                                     const berth_request *request, void **out)
+{
+    berth_run *run = current;
+    if (BERTH_UNLIKELY(!run || run->allocator != self))
+        return berth__allocate(((berth__wrapper *)self)->inner, size_bytes, alignment, request, out);
+    const berth_step *step = run->next;
+    if (BERTH_UNLIKELY(!berth_run_expects(run, size_bytes, alignment) || request->flags & BERTH_ZEROED ||
+                       request->stream != run->stream))
+        return allocate_slow(run, size_bytes, alignment, request, out);
+    run->next = step + 1;
+    *out = run->base + step->offset;
+    return BERTH_OK;
+}
+
+static berth_status deallocate_slow(berth_run *run, void *p, size_t size_bytes, berth_stream *stream)
+{
+    if (run->kind == BERTH_RUN_REPLAY)
+        return berth__replay_deallocate((berth__replay *)run, p, size_bytes, stream);
+    return berth__record_deallocate((berth__recorder *)run, p, size_bytes, stream);
+}
+
+berth_status berth__planned_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    berth_run *run = current;
+    if (BERTH_UNLIKELY(!run || run->allocator != self))
+        return berth__planned_free_foreign(self, p, size_bytes, stream);
+    const berth_step *step = run->next;
+    if (BERTH_UNLIKELY(step->size_bytes != 0 || (uintptr_t)run->base + step->offset != (uintptr_t)p ||
+                       (stream && stream != run->stream)))
+        return deallocate_slow(run, p, size_bytes, stream);
+    run->next = step + 1;
+    return BERTH_OK;
+}
+
+/* The front checks the arguments, and finds the scope again by itself. */
+void *berth_run_allocate_slow(berth_run *run, size_t size_bytes, size_t alignment)
+{
+    berth_request request = BERTH_REQUEST_INIT;
+    request.stream = run->stream;
+    void *p = NULL;
+    berth_allocate(run->allocator, size_bytes, alignment, &request, &p);
+    return p;
+}
+
+berth_status berth_run_deallocate_slow(berth_run *run, void *p)
+{
+    return berth_deallocate(run->allocator, p, 0, NULL);
+}
+
+/* ---- Opening and closing ----------------------------------------------------------------------------- */
+
+static const char *kind_name(berth_run_kind kind)
+{
+    return kind == BERTH_RUN_RECORD ? "record" : kind == BERTH_RUN_VALIDATE ? "validate" : "replay";
+}
+
+static berth_status end_run(berth_run *run, void *result)
+{
+    switch (run->kind) {
+    case BERTH_RUN_RECORD:
+        return berth_record_end(run->allocator);
+    case BERTH_RUN_VALIDATE:
+        return berth_validate_end(run->allocator, result);
+    case BERTH_RUN_REPLAY:
+        break;
+    }
+    return berth_replay_end(run->allocator, result);
+}
+
+/* A thread that exits inside a scope would take its block with it. Destructors of thread data run on the
+ * exiting thread, so the scope can simply be ended. */
+static pthread_key_t exit_key;
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static bool exit_key_made;
+
+static void on_thread_exit(void *value)
+{
+    (void)value;
+    if (!current)
+        return;
+    berth__log(BERTH_LOG_WARNING, "a thread exits inside a %s scope; the scope is ended for it",
+               kind_name(current->kind));
+    end_run(current, NULL);
+}
+
+static void make_exit_key(void)
+{
+    exit_key_made = pthread_key_create(&exit_key, on_thread_exit) == 0;
+}
+
+berth_status berth__run_options_read(const berth_run_options *from, berth_run_options *to)
+{
+    *to = (berth_run_options)BERTH_RUN_OPTIONS_INIT;
+    if (!from)
+        return BERTH_OK;
+    if (from->struct_size < sizeof from->struct_size)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "the options' struct_size is %zu: start from BERTH_RUN_OPTIONS_INIT",
+                           from->struct_size);
+    memcpy(to, from, from->struct_size < sizeof *to ? from->struct_size : sizeof *to);
+    to->struct_size = sizeof *to;
+    return BERTH_OK;
+}
+
+berth_status berth__run_may_open(void)
+{
+    if (!current)
+        return BERTH_OK;
+    return berth__fail(BERTH_BUSY, "a %s scope is open on this thread; scopes do not nest, end it first",
+                       kind_name(current->kind));
+}
+
+berth_status berth__run_open(berth_run *run, berth_allocator *planned, berth_run_kind kind)
+{
+    berth_status status = berth__run_may_open();
+    if (status != BERTH_OK)
+        return status;
+    run->kind = kind;
+    run->allocator = berth_allocator_retain(planned);
+    current = run;
+    pthread_once(&exit_once, make_exit_key);
+    if (exit_key_made)
+        pthread_setspecific(exit_key, run);
+    return BERTH_OK;
+}
+
+berth_run *berth__run_find(berth_allocator *planned, berth_run_kind kind)
+{
+    if (current && current->allocator == planned && current->kind == kind)
+        return current;
+    if (!current)
+        berth__fail(BERTH_NOT_FOUND, "no scope is open on this thread; a %s scope was to be ended",
+                    kind_name(kind));
+    else
+        berth__fail(BERTH_NOT_FOUND,
+                    "the scope open on this thread is a %s scope of %s allocator, not the %s scope asked for",
+                    kind_name(current->kind), current->allocator == planned ? "this" : "another",
+                    kind_name(kind));
+    return NULL;
+}
+
+void berth__run_close(void)
+{
+    current = NULL;
+    if (exit_key_made)
+        pthread_setspecific(exit_key, NULL);
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------ */
+
+static void tell_failure(berth_run_kind kind, berth_status status, void *result)
+{
+    berth__log(BERTH_LOG_ERROR, "a %s scope could not begin, its body runs without: %s", kind_name(kind),
+               berth_last_error()->message);
+    if (kind == BERTH_RUN_VALIDATE && result)
+        ((berth_difference *)result)->status = status;
+    if (kind == BERTH_RUN_REPLAY && result)
+        ((berth_report *)result)->status = status;
+}
+
+berth_run_guard berth_run_guard_begin(berth_allocator *planned, berth_run_kind kind, void *result)
+{
+    berth_run_guard guard = {.planned = planned, .kind = kind, .result = result};
+    berth_status status = kind == BERTH_RUN_RECORD     ? berth_record_begin(planned, NULL)
+                          : kind == BERTH_RUN_VALIDATE ? berth_validate_begin(planned, NULL)
+                                                       : berth_replay_begin(planned, NULL);
+    if (status == BERTH_OK)
+        return guard;
+    tell_failure(kind, status, result);
+    guard.planned = NULL;
+    return guard;
+}
+
+void berth_run_guard_end(berth_run_guard *guard)
+{
+    if (!guard || !guard->planned)
+        return;
+    /* The body may have ended the scope itself; then there is nothing left to do. */
+    if (!current || current->allocator != guard->planned || current->kind != guard->kind)
+        return;
+    berth_status status = end_run(current, guard->result);
+    if (status != BERTH_OK && guard->kind == BERTH_RUN_RECORD)
+        berth__log(BERTH_LOG_ERROR, "the recording could not be planned, the plan stays empty: %s",
+                   berth_last_error()->message);
+    guard->planned = NULL;
+}
