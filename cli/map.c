@@ -14,7 +14,7 @@
 #include "cli/size.h"
 
 #define NOBODY UINT32_MAX
-enum { AXIS = 12, SMALLEST = 24, LARGEST = 1000, SHADES = 4, COLOURS = 12 };
+enum { AXIS = 12, SMALLEST = 24, LARGEST = 1000, SHADES = 4, COLOURS = 12, NO_CLASS = 255 };
 
 typedef struct grid {
     const berth_problem *problem;
@@ -23,9 +23,10 @@ typedef struct grid {
     int64_t first; /* time of the left edge */
     uint64_t span; /* times across */
     unsigned columns, rows;
-    unsigned halves; /* cells a character is high */
-    uint32_t *cells; /* rows from the top, halves included */
-    char *letters;   /* by character, 0: none */
+    unsigned halves;        /* cells a character is high */
+    uint32_t *cells;        /* rows from the top, halves included */
+    char *letters;          /* by character, 0: none */
+    unsigned char *classes; /* by buffer: its colour or shade, NO_CLASS until it has one */
 } grid;
 
 /* ---- Surroundings -------------------------------------------------------------------------------- */
@@ -85,6 +86,12 @@ static unsigned cell_from(uint64_t at, unsigned n, uint64_t span)
     return low;
 }
 
+static unsigned cell_of(uint64_t at, unsigned n, uint64_t span)
+{
+    unsigned k = (unsigned)((unsigned __int128)at * n / span);
+    return k < n ? k : n - 1;
+}
+
 static void find_span(grid *g)
 {
     bool any = false;
@@ -101,21 +108,30 @@ static void find_span(grid *g)
     g->span = (uint64_t)last - (uint64_t)first;
 }
 
-static void fill_piece(grid *g, size_t buffer, int64_t lower, int64_t upper)
+static void fill_piece(grid *g, size_t buffer, int64_t lower, int64_t upper, bool specks)
 {
     uint64_t size = g->problem->buffers[buffer].size_bytes, start = g->offsets[buffer];
     unsigned x0 = cell_from((uint64_t)lower - (uint64_t)g->first, g->columns, g->span);
     unsigned x1 = cell_from((uint64_t)upper - (uint64_t)g->first, g->columns, g->span);
-    if (x0 == x1)
-        return;
     unsigned rows = g->rows * g->halves;
     unsigned y0 = cell_from(start, rows, g->peak), y1 = cell_from(start + size, rows, g->peak);
+    bool is_speck = x0 == x1 || y0 == y1;
+    if (is_speck != specks)
+        return;
+    if (x0 == x1) /* between two middles: the cell that it lies in */
+        x0 = cell_of((uint64_t)lower - (uint64_t)g->first, g->columns, g->span), x1 = x0 + 1;
+    if (y0 == y1)
+        y0 = cell_of(start, rows, g->peak), y1 = y0 + 1;
     for (unsigned y = y0; y < y1; y++)
-        for (unsigned x = x0; x < x1; x++)
-            g->cells[(rows - 1 - y) * g->columns + x] = (uint32_t)buffer;
+        for (unsigned x = x0; x < x1; x++) {
+            uint32_t *cell = &g->cells[(rows - 1 - y) * g->columns + x];
+            if (*cell == NOBODY)
+                *cell = (uint32_t)buffer;
+        }
 }
 
-static void fill(grid *g)
+/* Those too small to be met by a sample are put into cells that are still empty, in a second round. */
+static void fill(grid *g, bool specks)
 {
     for (size_t i = 0; i < g->problem->buffer_count; i++) {
         const berth_problem_buffer *b = &g->problem->buffers[i];
@@ -125,11 +141,11 @@ static void fill(grid *g)
         for (uint32_t k = 0; k < b->gap_count; k++) {
             const berth_gap *gap = &g->problem->gaps[b->gap_first + k];
             if (gap->lower > from)
-                fill_piece(g, i, from, gap->lower);
+                fill_piece(g, i, from, gap->lower, specks);
             from = gap->upper;
         }
         if (b->upper > from)
-            fill_piece(g, i, from, b->upper);
+            fill_piece(g, i, from, b->upper, specks);
     }
 }
 
@@ -165,19 +181,32 @@ static void place_letter(grid *g, size_t buffer, char letter)
 
 /* ---- Drawing ------------------------------------------------------------------------------------- */
 
-/* Neighbours in the file rarely get the same of a few colours or shades. */
-static unsigned class_of(uint32_t buffer, unsigned classes)
+/* Gives every buffer on the map a colour or shade that its neighbours on the map do not have, as far as
+ * looking left and up can tell. */
+static void classify(grid *g, unsigned count)
 {
-    return (buffer * 0x9e3779b1u >> 16) % classes;
+    unsigned rows = g->rows * g->halves;
+    for (unsigned y = 0; y < rows; y++)
+        for (unsigned x = 0; x < g->columns; x++) {
+            const uint32_t *cell = &g->cells[(size_t)y * g->columns + x];
+            if (*cell == NOBODY || g->classes[*cell] != NO_CLASS)
+                continue;
+            unsigned class = (*cell * 0x9e3779b1u >> 16) % count;
+            unsigned left = x && cell[-1] != NOBODY ? g->classes[cell[-1]] : NO_CLASS;
+            unsigned up = y && *(cell - g->columns) != NOBODY ? g->classes[*(cell - g->columns)] : NO_CLASS;
+            while (class == left || class == up)
+                class = (class + 1) % count;
+            g->classes[*cell] = (unsigned char)class;
+        }
 }
 
-static unsigned colour_of(uint32_t buffer)
+static unsigned colour_of(const grid *g, uint32_t buffer)
 {
     static const unsigned char palette[COLOURS] = {67, 173, 108, 139, 179, 73, 168, 104, 143, 131, 110, 137};
-    return palette[class_of(buffer, COLOURS)];
+    return palette[g->classes[buffer]];
 }
 
-static void draw_plain(FILE *out, uint32_t buffer, char letter, bool ascii)
+static void draw_plain(FILE *out, const grid *g, uint32_t buffer, char letter, bool ascii)
 {
     static const char *const shades[SHADES] = {"░", "▒", "▓", "█"};
     if (letter)
@@ -185,23 +214,23 @@ static void draw_plain(FILE *out, uint32_t buffer, char letter, bool ascii)
     else if (buffer == NOBODY)
         fputc(' ', out);
     else if (ascii)
-        fputc(":+x#"[class_of(buffer, SHADES)], out);
+        fputc(":+x#"[g->classes[buffer]], out);
     else
-        fputs(shades[class_of(buffer, SHADES)], out);
+        fputs(shades[g->classes[buffer]], out);
 }
 
-static void draw_coloured(FILE *out, uint32_t above, uint32_t below, char letter)
+static void draw_coloured(FILE *out, const grid *g, uint32_t above, uint32_t below, char letter)
 {
     if (letter)
-        fprintf(out, "\033[1;38;5;16;48;5;%um%c\033[0m", colour_of(above), letter);
+        fprintf(out, "\033[1;38;5;16;48;5;%um%c\033[0m", colour_of(g, above), letter);
     else if (above == NOBODY && below == NOBODY)
         fputc(' ', out);
     else if (below == NOBODY)
-        fprintf(out, "\033[38;5;%um▀\033[0m", colour_of(above));
+        fprintf(out, "\033[38;5;%um▀\033[0m", colour_of(g, above));
     else if (above == NOBODY)
-        fprintf(out, "\033[38;5;%um▄\033[0m", colour_of(below));
+        fprintf(out, "\033[38;5;%um▄\033[0m", colour_of(g, below));
     else
-        fprintf(out, "\033[38;5;%u;48;5;%um▀\033[0m", colour_of(above), colour_of(below));
+        fprintf(out, "\033[38;5;%u;48;5;%um▀\033[0m", colour_of(g, above), colour_of(g, below));
 }
 
 static void draw_rows(FILE *out, const grid *g, const cli_map_style *style)
@@ -219,9 +248,9 @@ static void draw_rows(FILE *out, const grid *g, const cli_map_style *style)
         for (unsigned x = 0; x < g->columns; x++) {
             char letter = g->letters[(size_t)y * g->columns + x];
             if (g->halves == 2)
-                draw_coloured(out, cells[x], cells[x + g->columns], letter);
+                draw_coloured(out, g, cells[x], cells[x + g->columns], letter);
             else
-                draw_plain(out, cells[x], letter, style->ascii);
+                draw_plain(out, g, cells[x], letter, style->ascii);
         }
         fputc('\n', out);
     }
@@ -270,10 +299,14 @@ bool cli_map_draw(FILE *out, const berth_problem *problem, const uint64_t *offse
     size_t cells = (size_t)g.columns * g.rows * g.halves;
     g.cells = malloc(cells * sizeof *g.cells);
     g.letters = calloc((size_t)g.columns * g.rows, 1);
-    bool enough = g.cells && g.letters;
+    g.classes = malloc(problem->buffer_count);
+    bool enough = g.cells && g.letters && g.classes;
     if (enough) {
         memset(g.cells, 0xff, cells * sizeof *g.cells);
-        fill(&g);
+        memset(g.classes, NO_CLASS, problem->buffer_count);
+        fill(&g, false);
+        fill(&g, true);
+        classify(&g, g.halves == 2 ? COLOURS : SHADES);
         for (size_t k = 0; k < style->lettered_count && k < 26; k++)
             place_letter(&g, style->lettered[k], (char)('A' + k));
         draw_rows(out, &g, style);
@@ -281,5 +314,6 @@ bool cli_map_draw(FILE *out, const berth_problem *problem, const uint64_t *offse
     }
     free(g.cells);
     free(g.letters);
+    free(g.classes);
     return enough;
 }

@@ -1,0 +1,1 @@
+berth plan not_there.csv

@@ -1,0 +1,1 @@
+berth plan no_upper.csv

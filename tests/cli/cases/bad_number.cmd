@@ -1,0 +1,1 @@
+berth plan bad_number.csv

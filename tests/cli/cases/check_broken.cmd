@@ -1,0 +1,1 @@
+berth check hard.csv hard_overlap.csv

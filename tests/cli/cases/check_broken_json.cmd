@@ -1,0 +1,1 @@
+berth check hard_overlap.csv --json

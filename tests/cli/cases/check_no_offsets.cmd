@@ -1,0 +1,1 @@
+berth check hard.csv equal.csv

@@ -1,0 +1,1 @@
+berth check small.csv hard_overlap.csv

@@ -1,0 +1,1 @@
+berth plan everything.csv --align 0

@@ -1,0 +1,1 @@
+berth show small.csv --color red

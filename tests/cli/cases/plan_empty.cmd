@@ -1,0 +1,1 @@
+berth plan empty.csv

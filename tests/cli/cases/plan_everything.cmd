@@ -1,0 +1,1 @@
+berth plan everything.csv --solver first-fit-size -o planned.csv >/dev/null && cat planned.csv && berth check everything.csv planned.csv

@@ -1,0 +1,1 @@
+berth plan hard_overlap.csv --solver greedy --json >/dev/null

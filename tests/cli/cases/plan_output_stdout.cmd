@@ -1,0 +1,1 @@
+berth plan hard.csv --solver first-fit-size -o - 2>/dev/null

@@ -1,0 +1,1 @@
+LC_ALL=C berth plan small.csv --solver best-fit-size --width 60 --height 14

@@ -1,0 +1,1 @@
+berth plan - --solver greedy --json < equal.csv

@@ -1,0 +1,1 @@
+berth plan hard.csv --solver greedy --capacity 12 --json

@@ -1,0 +1,1 @@
+berth show small.csv --width 50 --height 12

@@ -1,0 +1,1 @@
+berth show hard_overlap.csv
