@@ -50,6 +50,8 @@ void berth__heap_free(void *p);
  * off. Live counts what is handed out and not freed. */
 void berth__heap_fail_at(uint64_t n, bool persist);
 uint64_t berth__heap_live(void);
+/* How many requests are still to come before one fails; 0: it has failed, or none is to. */
+uint64_t berth__heap_fail_left(void);
 
 static inline bool berth__is_power_of_two(size_t n)
 {

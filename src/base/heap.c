@@ -15,6 +15,11 @@ void berth__heap_fail_at(uint64_t n, bool persist)
     atomic_store(&fail_countdown, n);
 }
 
+uint64_t berth__heap_fail_left(void)
+{
+    return atomic_load(&fail_countdown);
+}
+
 uint64_t berth__heap_live(void)
 {
     return atomic_load(&live_blocks);
