@@ -134,11 +134,12 @@ static void print_figures(FILE *out, const plan_request *r, const plan_answer *a
             a->problem.buffer_count == 1 ? "" : "s", cli_time_text(a->solving.seconds, time), c->solver);
     fprintf(out, "  peak         %12s  %" PRIu64 " bytes\n", cli_size_text(c->peak_bytes, size),
             c->peak_bytes);
-    fprintf(out, "  lower bound  %12s  %s\n", cli_size_text(c->lower_bound_bytes, size),
-            c->proven_optimal ? "reached: no plan is smaller"
-                              : cli_gap_text(c->peak_bytes, c->lower_bound_bytes, gap));
-    if (!c->proven_optimal)
-        fprintf(out, "  %-27s the plan is at most %s above the best there is\n", "", gap + (gap[0] == '+'));
+    fprintf(out, "  lower bound  %12s  ", cli_size_text(c->lower_bound_bytes, size));
+    if (c->proven_optimal)
+        fprintf(out, "reached: no plan is smaller\n");
+    else
+        fprintf(out, "%s: the best plan there is lies between\n",
+                cli_gap_text(c->peak_bytes, c->lower_bound_bytes, gap));
     fprintf(out, "  separately   %12s", cli_size_text(c->naive_bytes, size));
     if (c->peak_bytes)
         fprintf(out, "  %.1f times the peak, if no memory were reused",

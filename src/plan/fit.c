@@ -121,6 +121,8 @@ static void merge(const span *from, size_t middle, size_t count, span *to)
 static void sort_spans(fitting *f)
 {
     enum { RUN = 16 };
+    if (f->span_count < 2)
+        return;
     span *from = f->spans, *to = f->spans + f->span_room;
     size_t count = f->span_count;
     for (size_t first = 0; first < count; first += RUN) {
@@ -283,7 +285,7 @@ berth_status berth__fit(berth__search *search, berth__fit_order order, berth__fi
 {
     const berth__prepared *p = search->prepared;
     fitting f = {.search = search, .p = p, .rule = rule};
-    f.work_limit = (uint64_t)p->item_count * 64 + ((uint64_t)8 << 20);
+    f.work_limit = (uint64_t)p->item_count * 64 + ((uint64_t)2 << 20);
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;
     uint32_t *list = berth__heap_alloc(p->item_count * sizeof *list);
     if (!list || !fitting_init(&f)) {
