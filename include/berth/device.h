@@ -69,6 +69,11 @@ BERTH_API berth_status berth_device_count(berth_device_kind kind, int32_t *count
  * BERTH_NOT_FOUND, BERTH_UNSUPPORTED. */
 BERTH_API berth_status berth_device_describe(berth_device device, berth_device_info *info);
 
+/* What the driver calls the device's context: a cl_context, a CUcontext; borrowed. Streams to be wrapped,
+ * programs and kernels are made in it. Any thread. BERTH_OK, BERTH_UNSUPPORTED where there is none,
+ * BERTH_DEVICE_ERROR. */
+BERTH_API berth_status berth_device_native(berth_device device, void **out);
+
 /* Raw device memory, without statistics; allocators stand on this. 0 bytes is BERTH_OK with NULL and does not
  * touch the driver. `stream` orders the allocation where the device can, else it is ignored; may be NULL.
  * `alignment` is a power of two. The caller owns the block. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT,
@@ -126,7 +131,8 @@ BERTH_API berth_status berth_stream_call(berth_stream *stream, void (*fn)(void *
  */
 BERTH_API berth_status berth_event_create(berth_device device, berth_event **out);
 
-/* Marks the present end of `stream`; recording again moves the mark. */
+/* Marks the present end of `stream`; recording again moves the mark. Any thread, but not while another thread
+ * uses the same event: which of the two marks would it mean? */
 BERTH_API berth_status berth_event_record(berth_event *event, berth_stream *stream);
 
 /* BERTH_OK once the marked point has been passed, else BERTH_NOT_READY. Any thread. */

@@ -14,6 +14,7 @@ enum { KIND_COUNT = BERTH_DEVICE_VIRTUAL + 1 };
 
 static const berth__device_ops *const backends[KIND_COUNT] = {
     [BERTH_DEVICE_CPU] = &berth__cpu_device_ops,
+    [BERTH_DEVICE_OPENCL] = &berth__opencl_device_ops,
     [BERTH_DEVICE_VIRTUAL] = &berth__virtual_device_ops,
 };
 
@@ -153,6 +154,16 @@ berth_status berth_device_describe(berth_device device, berth_device_info *info)
     all.struct_size = info->struct_size;
     memcpy(info, &all, known);
     return BERTH_OK;
+}
+
+berth_status berth_device_native(berth_device device, void **out)
+{
+    if (!out)
+        return null_argument("out");
+    *out = NULL;
+    const berth__device_ops *ops;
+    berth_status status = find_device(device, &ops);
+    return status == BERTH_OK ? ops->native(device, out) : status;
 }
 
 berth_status berth_device_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,

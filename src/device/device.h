@@ -34,6 +34,8 @@ typedef struct berth__device_ops {
     berth_status (*copy)(berth_device device, void *dst, const void *src, size_t size_bytes,
                          berth_copy_kind kind, berth_stream *stream);
     berth_status (*zero)(berth_device device, void *dst, size_t size_bytes, berth_stream *stream);
+    /* optional */
+    berth_status (*native)(berth_device device, void **out); /* BERTH_UNSUPPORTED */
     /* optional: streams and events. A device that has one of these has all but wrap, native and call. */
     berth_status (*stream_create)(berth_device device, berth_stream **out);
     berth_status (*stream_wrap)(berth_device device, void *native, berth_stream **out);
@@ -60,6 +62,7 @@ typedef struct berth__device_ops {
 
 /* The tables of the backends; device.c lists them by kind. */
 extern const berth__device_ops berth__cpu_device_ops;
+extern const berth__device_ops berth__opencl_device_ops;
 extern const berth__device_ops berth__virtual_device_ops;
 
 /* The complete table of a kind, NULL for one that is unknown. One atomic load once the kind has been used. */

@@ -13,6 +13,12 @@ static const char *kind_name(berth_device device)
     return berth_device_kind_name((berth_device_kind)device.kind);
 }
 
+static berth_status no_device_native(berth_device device, void **out)
+{
+    (void)out;
+    return absent(kind_name(device), "give a native handle: it has none");
+}
+
 static berth_status no_stream_create(berth_device device, berth_stream **out)
 {
     (void)out;
@@ -106,6 +112,7 @@ bool berth__device_ops_complete(berth__device_ops *out, const berth__device_ops 
     if (!BERTH_ASSERT(whole, "a device's table is of our size and has every required operation"))
         return false;
     memcpy(out, given, sizeof *out);
+    FILL(native, no_device_native);
     FILL(stream_create, no_stream_create);
     FILL(stream_wrap, no_stream_wrap);
     FILL(stream_native, no_native);

@@ -1,0 +1,660 @@
+/* The judge of a device: every promise of berth/device.h, on the first device of the kind named as argument.
+ * Every byte goes through the device's own copies, so that nothing depends on what the host may touch. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "berth/buffer.h"
+#include "device/device.h"
+#include "gate.h"
+
+static berth_device device;
+static berth_device_info info;
+
+static bool has(berth_memory_kind kind)
+{
+    return (info.memory_kinds >> kind & 1) != 0;
+}
+
+static berth_stream *new_stream(void)
+{
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
+    return stream;
+}
+
+static berth_event *new_event(void)
+{
+    berth_event *event = NULL;
+    assert_int_equal(berth_event_create(device, &event), BERTH_OK);
+    return event;
+}
+
+static void *take(size_t size_bytes)
+{
+    void *p = NULL;
+    assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, size_bytes, 64, NULL, &p), BERTH_OK);
+    assert_non_null(p);
+    return p;
+}
+
+static void give(void *p, size_t size_bytes)
+{
+    assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, size_bytes, NULL), BERTH_OK);
+}
+
+static void put(void *dst, const void *src, size_t size_bytes)
+{
+    assert_int_equal(berth_copy(device, dst, src, size_bytes, BERTH_COPY_HOST_TO_DEVICE, NULL, false),
+                     BERTH_OK);
+}
+
+static void get(void *dst, const void *src, size_t size_bytes)
+{
+    assert_int_equal(berth_copy(device, dst, src, size_bytes, BERTH_COPY_DEVICE_TO_HOST, NULL, false),
+                     BERTH_OK);
+}
+
+static void fill_pattern(unsigned char *p, size_t size_bytes, unsigned seed)
+{
+    for (size_t i = 0; i < size_bytes; i++)
+        p[i] = (unsigned char)(seed + i * 7 + (i >> 8) * 13);
+}
+
+/* ---- Memory and copies ----------------------------------------------------------------------------- */
+
+static void says_what_it_is(void **state)
+{
+    (void)state;
+    assert_true(info.name[0] != '\0');
+    assert_true(has(BERTH_MEMORY_DEVICE));
+    assert_string_not_equal(berth_device_kind_name((berth_device_kind)device.kind), "unknown");
+    print_message("on %s: %s (%s)\n", berth_device_kind_name((berth_device_kind)device.kind), info.name,
+                  info.driver);
+}
+
+static void every_kind_of_memory(void **state)
+{
+    (void)state;
+    static unsigned char there[5000], back[5000];
+    fill_pattern(there, sizeof there, 1);
+    for (int kind = BERTH_MEMORY_DEVICE; kind <= BERTH_MEMORY_MANAGED; kind++) {
+        void *p = NULL;
+        if (!has((berth_memory_kind)kind)) {
+            assert_int_equal(berth_device_allocate(device, (berth_memory_kind)kind, 8, 8, NULL, &p),
+                             BERTH_UNSUPPORTED);
+            continue;
+        }
+        for (size_t alignment = 1; alignment <= 1 << 20; alignment *= 4) {
+            assert_int_equal(
+                berth_device_allocate(device, (berth_memory_kind)kind, sizeof there, alignment, NULL, &p),
+                BERTH_OK);
+            assert_true((uintptr_t)p % alignment == 0);
+            berth_copy_kind in = BERTH_COPY_INFER;
+            assert_int_equal(berth_copy(device, p, there, sizeof there, in, NULL, false), BERTH_OK);
+            memset(back, 0, sizeof back);
+            assert_int_equal(berth_copy(device, back, p, sizeof back, in, NULL, false), BERTH_OK);
+            assert_memory_equal(back, there, sizeof back);
+            if (kind != BERTH_MEMORY_DEVICE) /* the host may touch it */
+                assert_memory_equal(p, there, sizeof there);
+            assert_int_equal(berth_zero(device, p, sizeof there, NULL, false), BERTH_OK);
+            assert_int_equal(berth_copy(device, back, p, sizeof back, in, NULL, false), BERTH_OK);
+            for (size_t i = 0; i < sizeof back; i++)
+                assert_int_equal(back[i], 0);
+            assert_int_equal(berth_device_release(device, (berth_memory_kind)kind, p, sizeof there, NULL),
+                             BERTH_OK);
+        }
+    }
+}
+
+static void copies_of_all_kinds_and_sizes(void **state)
+{
+    (void)state;
+    static unsigned char there[70000], back[70000], expected[70000];
+    const size_t sizes[] = {1, 3, 64, 4095, 4096, 65537};
+    unsigned char *a = take(sizeof there), *b = take(sizeof there);
+    berth_stream *stream = new_stream();
+    for (size_t s = 0; s < BERTH_COUNT_OF(sizes); s++)
+        for (int way = 0; way < 6; way++) {
+            berth_stream *on = way % 2 ? stream : NULL;
+            bool infer = way >= 4;
+            size_t offset = (size_t)way * 7;
+            fill_pattern(there, sizeof there, (unsigned)(s * 10 + (size_t)way));
+            put(b, there, sizeof there);
+            fill_pattern(there, sizeof there, (unsigned)(s * 10 + (size_t)way + 100));
+            get(expected, b, sizeof expected);
+            memcpy(expected + offset, there + 1, sizes[s]);
+            assert_int_equal(berth_copy(device, a + 5, there + 1, sizes[s],
+                                        infer ? BERTH_COPY_INFER : BERTH_COPY_HOST_TO_DEVICE, on, false),
+                             BERTH_OK);
+            assert_int_equal(berth_copy(device, b + offset, a + 5, sizes[s],
+                                        infer ? BERTH_COPY_INFER : BERTH_COPY_DEVICE_TO_DEVICE, on, false),
+                             BERTH_OK);
+            assert_int_equal(berth_copy(device, back, b, sizeof back,
+                                        infer ? BERTH_COPY_INFER : BERTH_COPY_DEVICE_TO_HOST, on, true),
+                             BERTH_OK);
+            assert_memory_equal(back, expected, sizeof back);
+        }
+    assert_int_equal(berth_copy(device, back, there, 100, BERTH_COPY_HOST_TO_HOST, NULL, false), BERTH_OK);
+    assert_memory_equal(back, there, 100);
+    assert_int_equal(berth_copy(device, back + 100, there + 100, 100, BERTH_COPY_HOST_TO_HOST, stream, true),
+                     BERTH_OK);
+    assert_memory_equal(back, there, 200);
+    berth_stream_destroy(stream);
+    give(a, sizeof there);
+    give(b, sizeof there);
+}
+
+static void overlapping_copies_move(void **state)
+{
+    (void)state;
+    static unsigned char there[10000], back[10000], expected[10000];
+    unsigned char *p = take(sizeof there);
+    berth_stream *stream = new_stream();
+    for (int way = 0; way < 4; way++) {
+        size_t from = way & 1 ? 0 : 500, to = way & 1 ? 500 : 0;
+        fill_pattern(there, sizeof there, 3);
+        memcpy(expected, there, sizeof there);
+        memmove(expected + to, expected + from, 9000);
+        put(p, there, sizeof there);
+        assert_int_equal(berth_copy(device, p + to, p + from, 9000, BERTH_COPY_DEVICE_TO_DEVICE,
+                                    way & 2 ? stream : NULL, true),
+                         BERTH_OK);
+        get(back, p, sizeof back);
+        assert_memory_equal(back, expected, sizeof back);
+    }
+    berth_stream_destroy(stream);
+    give(p, sizeof there);
+}
+
+static void zero_fills_exactly(void **state)
+{
+    (void)state;
+    static unsigned char there[9000], back[9000];
+    const size_t ranges[][2] = {{0, 9000}, {1, 1}, {3, 17}, {16, 4096}, {63, 8900}};
+    unsigned char *p = take(sizeof there);
+    berth_stream *stream = new_stream();
+    for (size_t r = 0; r < BERTH_COUNT_OF(ranges); r++)
+        for (int on = 0; on < 2; on++) {
+            memset(there, 0xff, sizeof there);
+            put(p, there, sizeof there);
+            assert_int_equal(berth_zero(device, p + ranges[r][0], ranges[r][1], on ? stream : NULL, true),
+                             BERTH_OK);
+            memset(there + ranges[r][0], 0, ranges[r][1]);
+            get(back, p, sizeof back);
+            assert_memory_equal(back, there, sizeof back);
+        }
+    berth_stream_destroy(stream);
+    give(p, sizeof there);
+}
+
+static void zero_bytes_and_bad_input(void **state)
+{
+    (void)state;
+    void *p = &p;
+    char a[8] = {0};
+    berth_stream *stream = new_stream(), *foreign = NULL;
+    assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, 0, 64, NULL, &p), BERTH_OK);
+    assert_null(p);
+    assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, NULL, 0, NULL), BERTH_OK);
+    assert_int_equal(berth_copy(device, NULL, NULL, 0, BERTH_COPY_INFER, stream, true), BERTH_OK);
+    assert_int_equal(berth_copy(device, NULL, a, 1, BERTH_COPY_INFER, stream, true), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, 8, 3, NULL, &p),
+                     BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, SIZE_MAX, 8, NULL, &p),
+                     BERTH_OVERFLOW);
+    berth_status huge = berth_device_allocate(device, BERTH_MEMORY_DEVICE, (size_t)1 << 60, 64, NULL, &p);
+    assert_true(huge == BERTH_OUT_OF_DEVICE_MEMORY ||
+                (device.kind == BERTH_DEVICE_CPU && huge == BERTH_OUT_OF_HOST_MEMORY));
+    assert_null(p);
+    assert_true(berth_last_error()->message[0] != '\0');
+    const berth_device nowhere = {device.kind, 4000};
+    assert_int_equal(berth_device_allocate(nowhere, BERTH_MEMORY_DEVICE, 8, 8, NULL, &p), BERTH_NOT_FOUND);
+    assert_int_equal(berth_device_describe(nowhere, &info), BERTH_NOT_FOUND);
+    if (device.kind != BERTH_DEVICE_CPU) {
+        assert_int_equal(berth_stream_create(berth_device_cpu(), &foreign), BERTH_OK);
+        assert_int_equal(berth_zero(device, a, 8, foreign, false), BERTH_INVALID_ARGUMENT);
+        berth_event *event = new_event();
+        assert_int_equal(berth_event_record(event, foreign), BERTH_INVALID_ARGUMENT);
+        assert_int_equal(berth_stream_wait_event(foreign, event), BERTH_INVALID_ARGUMENT);
+        berth_event_destroy(event);
+        berth_stream_destroy(foreign);
+    }
+    berth_stream_destroy(stream);
+}
+
+/* ---- Streams and events ---------------------------------------------------------------------------- */
+
+static void streams_are_asynchronous(void **state)
+{
+    (void)state;
+    berth_stream *stream = new_stream();
+    berth_event *event = new_event(), *after = new_event();
+    gate g = GATE_INIT;
+    char src[4] = "abc", dst[4] = "...";
+    char *p = take(4);
+    assert_int_equal(berth_stream_query(stream), BERTH_OK);
+    assert_int_equal(berth_event_query(event), BERTH_OK);
+    assert_int_equal(berth_event_wait(event), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &g), BERTH_OK);
+    assert_int_equal(berth_copy(device, p, src, 4, BERTH_COPY_HOST_TO_DEVICE, stream, false), BERTH_OK);
+    assert_int_equal(berth_copy(device, dst, p, 4, BERTH_COPY_DEVICE_TO_HOST, stream, false), BERTH_OK);
+    assert_int_equal(berth_event_record(event, stream), BERTH_OK);
+    assert_int_equal(berth_event_record(after, stream), BERTH_OK);
+    gate_wait_reached(&g);
+    assert_string_equal(dst, "...");
+    assert_int_equal(berth_stream_query(stream), BERTH_NOT_READY);
+    assert_int_equal(berth_stream_query(stream), BERTH_NOT_READY);
+    assert_int_equal(berth_event_query(event), BERTH_NOT_READY);
+    gate_open(&g);
+    assert_int_equal(berth_event_wait(event), BERTH_OK);
+    assert_int_equal(berth_event_query(event), BERTH_OK);
+    assert_string_equal(dst, "abc");
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    assert_int_equal(berth_event_query(after), BERTH_OK);
+    assert_int_equal(berth_stream_query(stream), BERTH_OK);
+    berth_event_destroy(event);
+    berth_event_destroy(after);
+    berth_stream_destroy(stream);
+    give(p, 4);
+}
+
+static void waits_are_for_one_stream_only(void **state)
+{
+    (void)state;
+    berth_stream *stuck = new_stream(), *free_one = new_stream();
+    gate g = GATE_INIT;
+    char src[4] = "abc", dst[4] = "...";
+    char *p = take(4);
+    assert_int_equal(berth_stream_call(stuck, gate_stop, &g), BERTH_OK);
+    gate_wait_reached(&g);
+    assert_int_equal(berth_copy(device, p, src, 4, BERTH_COPY_HOST_TO_DEVICE, free_one, true), BERTH_OK);
+    assert_int_equal(berth_copy(device, dst, p, 4, BERTH_COPY_DEVICE_TO_HOST, free_one, true), BERTH_OK);
+    assert_string_equal(dst, "abc");
+    memset(dst, 0, sizeof dst);
+    get(dst, p, 4); /* nor does work without a stream wait for it */
+    assert_string_equal(dst, "abc");
+    assert_int_equal(berth_stream_query(stuck), BERTH_NOT_READY);
+    gate_open(&g);
+    assert_int_equal(berth_stream_synchronize(stuck), BERTH_OK);
+    berth_stream_destroy(stuck);
+    berth_stream_destroy(free_one);
+    give(p, 4);
+}
+
+static struct {
+    int next;
+    bool in_order;
+} order;
+
+static void expect_number(void *context)
+{
+    order.in_order &= order.next == (int)(intptr_t)context;
+    order.next++;
+}
+
+static void functions_and_copies_run_in_order(void **state)
+{
+    (void)state;
+    enum { MANY = 100 };
+    static int values[MANY], seen[MANY];
+    berth_stream *stream = new_stream();
+    int *p = take(sizeof(int));
+    order.next = 0;
+    order.in_order = true;
+    for (intptr_t i = 0; i < MANY; i++) {
+        values[i] = (int)i + 1;
+        assert_int_equal(
+            berth_copy(device, p, &values[i], sizeof *p, BERTH_COPY_HOST_TO_DEVICE, stream, false), BERTH_OK);
+        assert_int_equal(berth_stream_call(stream, expect_number, (void *)i), BERTH_OK);
+        assert_int_equal(berth_copy(device, &seen[i], p, sizeof *p, BERTH_COPY_DEVICE_TO_HOST, stream, false),
+                         BERTH_OK);
+    }
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    assert_int_equal(order.next, MANY);
+    assert_true(order.in_order);
+    assert_memory_equal(seen, values, sizeof seen);
+    berth_stream_destroy(stream);
+    give(p, sizeof(int));
+}
+
+static void streams_wait_for_events_of_others(void **state)
+{
+    (void)state;
+    berth_stream *first = new_stream(), *second = new_stream();
+    berth_event *event = new_event();
+    gate g = GATE_INIT;
+    char a[4] = "abc", c[4] = "...";
+    char *p = take(4);
+    put(p, "xyz", 4);
+    assert_int_equal(berth_stream_call(first, gate_stop, &g), BERTH_OK);
+    assert_int_equal(berth_copy(device, p, a, 4, BERTH_COPY_HOST_TO_DEVICE, first, false), BERTH_OK);
+    assert_int_equal(berth_event_record(event, first), BERTH_OK);
+    assert_int_equal(berth_stream_wait_event(second, event), BERTH_OK);
+    berth_event_destroy(event); /* the point has been taken */
+    assert_int_equal(berth_copy(device, c, p, 4, BERTH_COPY_DEVICE_TO_HOST, second, false), BERTH_OK);
+    gate_wait_reached(&g);
+    assert_int_equal(berth_stream_query(second), BERTH_NOT_READY);
+    assert_string_equal(c, "...");
+    gate_open(&g);
+    assert_int_equal(berth_stream_synchronize(second), BERTH_OK);
+    assert_string_equal(c, "abc");
+    berth_stream_destroy(first);
+    berth_stream_destroy(second);
+    give(p, 4);
+}
+
+static void recording_again_moves_the_mark(void **state)
+{
+    (void)state;
+    berth_stream *slow = new_stream(), *fast = new_stream();
+    berth_event *event = new_event();
+    gate g = GATE_INIT;
+    assert_int_equal(berth_stream_call(slow, gate_stop, &g), BERTH_OK);
+    assert_int_equal(berth_event_record(event, slow), BERTH_OK);
+    assert_int_equal(berth_event_query(event), BERTH_NOT_READY);
+    assert_int_equal(berth_event_record(event, fast), BERTH_OK);
+    assert_int_equal(berth_event_wait(event), BERTH_OK);
+    assert_int_equal(berth_event_record(event, slow), BERTH_OK);
+    assert_int_equal(berth_event_query(event), BERTH_NOT_READY);
+    gate_open(&g);
+    assert_int_equal(berth_event_wait(event), BERTH_OK);
+    berth_event_destroy(event);
+    berth_stream_destroy(slow);
+    berth_stream_destroy(fast);
+}
+
+static void teardown_in_any_order(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        berth_stream *stream = new_stream();
+        berth_event *event = new_event(), *dropped = new_event();
+        gate g = GATE_INIT;
+        char src[4] = "abc", dst[4] = "...";
+        assert_int_equal(berth_stream_call(stream, gate_stop, &g), BERTH_OK);
+        assert_int_equal(berth_copy(device, dst, src, 4, BERTH_COPY_HOST_TO_HOST, stream, false), BERTH_OK);
+        assert_int_equal(berth_event_record(event, stream), BERTH_OK);
+        assert_int_equal(berth_event_record(dropped, stream), BERTH_OK);
+        if (way & 1)
+            berth_event_destroy(dropped);
+        berth_stream_destroy(stream); /* does not wait */
+        assert_int_equal(berth_event_query(event), BERTH_NOT_READY);
+        if (!(way & 1))
+            berth_event_destroy(dropped);
+        gate_open(&g);
+        assert_int_equal(berth_event_wait(event), BERTH_OK);
+        assert_string_equal(dst, "abc");
+        berth_event_destroy(event);
+    }
+}
+
+typedef struct own_wait {
+    berth_stream *stream;
+    berth_status synchronize;
+} own_wait;
+
+static void wait_for_oneself(void *context)
+{
+    own_wait *own = context;
+    own->synchronize = berth_stream_synchronize(own->stream);
+}
+
+static void waiting_for_oneself_is_refused(void **state)
+{
+    (void)state;
+    own_wait own = {.stream = new_stream()};
+    assert_int_equal(berth_stream_call(own.stream, wait_for_oneself, &own), BERTH_OK);
+    assert_int_equal(berth_stream_synchronize(own.stream), BERTH_OK);
+    assert_int_equal(own.synchronize, BERTH_BUSY);
+    berth_stream_destroy(own.stream);
+}
+
+/* Blocks given back on a stream while that stream still has to use them. */
+static void release_on_a_stream(void **state)
+{
+    (void)state;
+    if (!info.stream_ordered)
+        return;
+    enum { ROUNDS = 20, SIZE = 10000 };
+    static unsigned char there[ROUNDS][SIZE], back[ROUNDS][SIZE];
+    berth_stream *stream = new_stream();
+    for (int i = 0; i < ROUNDS; i++) {
+        void *p = NULL;
+        size_t alignment = i % 2 ? 64 : 4096;
+        fill_pattern(there[i], SIZE, (unsigned)i);
+        assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, SIZE, alignment, stream, &p),
+                         BERTH_OK);
+        assert_int_equal(berth_copy(device, p, there[i], SIZE, BERTH_COPY_HOST_TO_DEVICE, stream, false),
+                         BERTH_OK);
+        assert_int_equal(berth_copy(device, back[i], p, SIZE, BERTH_COPY_DEVICE_TO_HOST, stream, false),
+                         BERTH_OK);
+        assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, SIZE, stream), BERTH_OK);
+    }
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    assert_memory_equal(back, there, sizeof back);
+    berth_stream_destroy(stream);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, ROUNDS = 30 };
+
+static void *work(void *context)
+{
+    unsigned char there[512], back[512];
+    berth_stream *stream = NULL;
+    berth_event *event = NULL;
+    void *p = NULL;
+    uintptr_t good = 0;
+    if (berth_stream_create(device, &stream) != BERTH_OK || berth_event_create(device, &event) != BERTH_OK)
+        return NULL;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        fill_pattern(there, sizeof there, i * 31 + (unsigned)(uintptr_t)context);
+        bool ok = berth_device_allocate(device, BERTH_MEMORY_DEVICE, sizeof there, 64, NULL, &p) == BERTH_OK;
+        ok = ok && berth_copy(device, p, there, sizeof there, BERTH_COPY_INFER, stream, false) == BERTH_OK;
+        ok = ok && berth_copy(device, back, p, sizeof back, BERTH_COPY_INFER, stream, false) == BERTH_OK;
+        ok = ok && berth_event_record(event, stream) == BERTH_OK && berth_event_wait(event) == BERTH_OK;
+        ok = ok && memcmp(there, back, sizeof back) == 0;
+        ok = ok && berth_device_release(device, BERTH_MEMORY_DEVICE, p, sizeof there, NULL) == BERTH_OK;
+        good += ok;
+    }
+    berth_event_destroy(event);
+    berth_stream_destroy(stream);
+    return (void *)good;
+}
+
+static void many_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *good = NULL;
+        pthread_join(threads[i], &good);
+        assert_int_equal((uintptr_t)good, ROUNDS);
+    }
+}
+
+/* ---- Buffers, pieces, faults ------------------------------------------------------------------------- */
+
+static void buffers_live_as_long_as_their_copies(void **state)
+{
+    (void)state;
+    static char host[100000], back[100000];
+    char *p = take(sizeof host);
+    berth_buffer *from, *on, *to;
+    berth_stream *stream = new_stream();
+    gate g = GATE_INIT;
+    fill_pattern((unsigned char *)host, sizeof host, 9);
+    assert_int_equal(berth_buffer_view(host, sizeof host, berth_device_cpu(), &from), BERTH_OK);
+    assert_int_equal(berth_buffer_view(p, sizeof host, device, &on), BERTH_OK);
+    assert_int_equal(berth_buffer_view(back, sizeof back, berth_device_cpu(), &to), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &g), BERTH_OK);
+    assert_int_equal(berth_buffer_zero(on, stream, false), BERTH_OK);
+    assert_int_equal(berth_buffer_copy(on, from, stream, false), BERTH_OK);
+    assert_int_equal(berth_buffer_copy(to, on, stream, false), BERTH_OK);
+    berth_buffer_release(from);
+    berth_buffer_release(on);
+    berth_buffer_release(to);
+    gate_wait_reached(&g);
+    gate_open(&g);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    assert_memory_equal(back, host, sizeof back);
+    berth_stream_destroy(stream);
+    give(p, sizeof host);
+}
+
+static void memory_in_pieces(void **state)
+{
+    (void)state;
+    size_t piece = 0;
+    if (!info.virtual_memory) {
+        assert_int_equal(berth__device_granularity(device, &piece), BERTH_UNSUPPORTED);
+        return;
+    }
+    unsigned char *base = NULL, there[64], back[64];
+    assert_int_equal(berth__device_granularity(device, &piece), BERTH_OK);
+    assert_int_equal(berth__device_reserve(device, 16 * piece, (void **)&base), BERTH_OK);
+    assert_int_equal(berth__device_map(device, base + piece, 2 * piece), BERTH_OK);
+    assert_int_equal(berth__device_map(device, base + 3 * piece, piece), BERTH_OK);
+    fill_pattern(there, sizeof there, 5);
+    put(base + 3 * piece - 32, there, sizeof there); /* over the seam */
+    get(back, base + 3 * piece - 32, sizeof back);
+    assert_memory_equal(back, there, sizeof back);
+    assert_int_equal(berth__device_unmap(device, base + piece, 2 * piece), BERTH_OK);
+    get(back, base + 3 * piece, 32);
+    assert_memory_equal(back, there + 32, 32);
+    assert_int_equal(berth__device_map(device, base + piece, 2 * piece), BERTH_OK);
+    assert_int_equal(berth__device_unmap(device, base + piece, 2 * piece), BERTH_OK);
+    assert_int_equal(berth__device_unmap(device, base + 3 * piece, piece), BERTH_OK);
+    assert_int_equal(berth__device_unreserve(device, base, 16 * piece), BERTH_OK);
+}
+
+static void note(void *context)
+{
+    *(bool *)context = true;
+}
+
+static berth_status scene(void)
+{
+    berth_stream *stream = NULL;
+    berth_event *event = NULL;
+    void *p = NULL;
+    bool ran = false;
+    char src[4] = "abc", dst[4] = "...";
+    berth_status status = berth_stream_create(device, &stream);
+    if (status == BERTH_OK)
+        status = berth_event_create(device, &event);
+    if (status == BERTH_OK)
+        status = berth_device_allocate(device, BERTH_MEMORY_DEVICE, 4, 4096, NULL, &p);
+    if (status == BERTH_OK)
+        status = berth_copy(device, p, src, 4, BERTH_COPY_HOST_TO_DEVICE, stream, false);
+    if (status == BERTH_OK)
+        status = berth_stream_call(stream, note, &ran);
+    if (status == BERTH_OK)
+        status = berth_event_record(event, stream);
+    if (status == BERTH_OK)
+        status = berth_stream_wait_event(stream, event);
+    if (status == BERTH_OK)
+        status = berth_copy(device, dst, p, 4, BERTH_COPY_DEVICE_TO_HOST, stream, true);
+    if (status == BERTH_OK)
+        assert_true(ran && strcmp(dst, "abc") == 0);
+    berth__heap_fail_at(0, false);
+    if (stream)
+        assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    if (p)
+        assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 4, NULL), BERTH_OK);
+    berth_event_destroy(event);
+    berth_stream_destroy(stream);
+    return status;
+}
+
+/* A device may finish with a stream on a thread of its own, a moment after the last wait for it. */
+static void rest(void)
+{
+    const struct timespec moment = {0, 1000000};
+    nanosleep(&moment, NULL);
+}
+
+static bool settles_at(uint64_t live)
+{
+    for (int i = 0; i < 10000 && berth__heap_live() != live; i++)
+        rest();
+    return berth__heap_live() == live;
+}
+
+static uint64_t settled(void)
+{
+    uint64_t live = berth__heap_live();
+    for (int same = 0; same < 50; same++) {
+        rest();
+        if (berth__heap_live() != live)
+            same = 0;
+        live = berth__heap_live();
+    }
+    return live;
+}
+
+static void every_internal_allocation_may_fail(void **state)
+{
+    (void)state;
+    assert_int_equal(scene(), BERTH_OK); /* what is made once and kept */
+    uint64_t live = settled();
+    berth_status status;
+    uint64_t n = 0;
+    do {
+        berth__heap_fail_at(++n, false);
+        status = scene();
+        assert_true(status == BERTH_OK || status == BERTH_OUT_OF_HOST_MEMORY);
+        assert_true(settles_at(live));
+    } while (status != BERTH_OK && n < 100);
+    assert_int_equal(status, BERTH_OK);
+    assert_true(n > 2);
+}
+
+static int find_device(const char *name)
+{
+    for (int kind = BERTH_DEVICE_CPU; kind <= BERTH_DEVICE_OPENCL; kind++)
+        if (strcmp(berth_device_kind_name((berth_device_kind)kind), name) == 0)
+            device.kind = kind;
+    info.struct_size = sizeof info;
+    if (device.kind != BERTH_DEVICE_UNKNOWN && berth_device_describe(device, &info) == BERTH_OK)
+        return 0;
+    fprintf(stderr, "no %s device here: %s\n", name, berth_last_error()->message);
+    return 77; /* ctest: skipped */
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(says_what_it_is),
+        cmocka_unit_test(every_kind_of_memory),
+        cmocka_unit_test(copies_of_all_kinds_and_sizes),
+        cmocka_unit_test(overlapping_copies_move),
+        cmocka_unit_test(zero_fills_exactly),
+        cmocka_unit_test(zero_bytes_and_bad_input),
+        cmocka_unit_test(streams_are_asynchronous),
+        cmocka_unit_test(waits_are_for_one_stream_only),
+        cmocka_unit_test(functions_and_copies_run_in_order),
+        cmocka_unit_test(streams_wait_for_events_of_others),
+        cmocka_unit_test(recording_again_moves_the_mark),
+        cmocka_unit_test(teardown_in_any_order),
+        cmocka_unit_test(waiting_for_oneself_is_refused),
+        cmocka_unit_test(release_on_a_stream),
+        cmocka_unit_test(many_threads),
+        cmocka_unit_test(buffers_live_as_long_as_their_copies),
+        cmocka_unit_test(memory_in_pieces),
+        cmocka_unit_test(every_internal_allocation_may_fail),
+    };
+    int missing = find_device(argc > 1 ? argv[1] : "cpu");
+    return missing ? missing : cmocka_run_group_tests_name(argc > 1 ? argv[1] : "cpu", tests, NULL, NULL);
+}
