@@ -27,6 +27,7 @@ typedef struct random_shape {
     uint32_t alignments;     /* up to this number of units, 0: none */
     uint32_t pinned_percent; /* of the buffers, where they do not collide */
     uint32_t rounding;
+    uint32_t full; /* not 0: lives and sizes are such that at most, and mostly, this many units are live */
 } random_shape;
 
 static inline uint64_t random_next(uint64_t *state)
@@ -42,6 +43,29 @@ static inline uint32_t random_below(uint64_t *state, uint32_t bound)
     return bound ? (uint32_t)(random_next(state) % bound) : 0;
 }
 
+/* A life and a size for a buffer that leaves the load at shape->full or below: problems that are full at all
+ * times are those whose optimum is above the bound. */
+static inline int random_fill(uint64_t *state, const random_shape *shape, uint32_t *load,
+                              berth_problem_buffer *buffer)
+{
+    for (int attempt = 0; attempt < 60; attempt++) {
+        uint32_t lower = random_below(state, shape->times);
+        uint32_t upper = lower + 1 + random_below(state, shape->times - lower);
+        uint32_t size = 1 + random_below(state, shape->sizes), t = lower;
+        while (t < upper && load[t] + size <= shape->full)
+            t++;
+        if (t < upper)
+            continue;
+        for (t = lower; t < upper; t++)
+            load[t] += size;
+        buffer->lower = lower;
+        buffer->upper = upper;
+        buffer->size_bytes = size * shape->unit;
+        return 1;
+    }
+    return 0;
+}
+
 /* Pins that the generator chooses never lie on one another, whatever their times: simplest of all valid ways.
  */
 static inline void random_problem_make(random_problem *random, const random_shape *shape, uint64_t seed)
@@ -49,15 +73,20 @@ static inline void random_problem_make(random_problem *random, const random_shap
     memset(random, 0, sizeof *random);
     random->state = seed;
     uint64_t *state = &random->state;
-    uint32_t count = random_below(state, shape->buffers) + 1, gaps = 0;
+    uint32_t count = shape->full ? shape->buffers : random_below(state, shape->buffers) + 1, gaps = 0;
     uint64_t pin_floor = 0;
+    uint32_t load[64] = {0};
     for (uint32_t i = 0; i < count; i++) {
         berth_problem_buffer *buffer = &random->buffers[i];
         buffer->lower = (int64_t)random_below(state, shape->times) - 3;
         buffer->upper = buffer->lower + 1 + random_below(state, shape->times);
         buffer->size_bytes = (1 + random_below(state, shape->sizes)) * shape->unit;
         buffer->fixed_offset = BERTH_NO_OFFSET;
-        if (random_below(state, 40) == 0)
+        if (shape->full && !random_fill(state, shape, load, buffer)) {
+            count = i ? i : 1;
+            break;
+        }
+        if (!shape->full && random_below(state, 40) == 0)
             buffer->size_bytes = 0;
         if (shape->alignments && random_below(state, 3) == 0)
             buffer->alignment = 1 + random_below(state, shape->alignments);

@@ -115,7 +115,7 @@ static berth_status write_rows(berth__exact *x, bool narrow)
     for (uint32_t i = 0; i < x->count; i++)
         for (uint32_t k = berth__piece_begin(p, i); k < berth__piece_end(p, i); k++)
             for (uint32_t s = p->piece_lower[k]; s < p->piece_upper[k]; s++) {
-                size_t at = (size_t)(x->spans[i].row_at - x->spans[i].first_block) * EXACT_LANES + s;
+                size_t at = span_lane(&x->spans[i], s);
                 if (narrow)
                     ((int16_t *)x->rows)[at] = (int16_t)p->piece_size[k];
                 else

@@ -332,8 +332,7 @@ static bool is_over(const berth__exact *x, uint32_t section)
 
 static uint32_t size_in(const berth__exact *x, uint32_t item, uint32_t section)
 {
-    const exact_span *span = &x->spans[item];
-    size_t at = (size_t)(span->row_at - span->first_block) * EXACT_LANES + section;
+    size_t at = span_lane(&x->spans[item], section);
     return x->narrow ? (uint32_t)((const int16_t *)x->rows)[at] : (uint32_t)((const int32_t *)x->rows)[at];
 }
 

@@ -33,6 +33,13 @@ typedef struct exact_span {
     uint32_t first_block, last_block, row_at;
 } exact_span;
 
+/* Where the size in `section` is in the rows of narrow or wide lanes. */
+static inline size_t span_lane(const exact_span *span, uint32_t section)
+{
+    return (size_t)(span->row_at + section / EXACT_LANES - span->first_block) * EXACT_LANES +
+           section % EXACT_LANES;
+}
+
 /* One pass over a list, see exact_bound.c. */
 typedef struct exact_pass {
     const exact_entry *list; /* ascending */

@@ -29,12 +29,12 @@ static uint32_t *list_ends(const berth__prepared *p)
     return ends;
 }
 
-/* Goes through the columns; what ends comes before what begins. All that begin in a column are live together, so
- * time does not order them: the longest-lived goes first, down in the arena, where it is in nobody's way. A stop
- * is heeded only if it is a cancellation: on the others this plan is worth its few milliseconds, since it may be
- * the only one. */
-static berth_status walk(berth__search *search, berth__blocks *blocks, const uint32_t *ends, uint32_t *block_of,
-                         uint64_t *offsets)
+/* Goes through the columns; what ends comes before what begins. All that begin in a column are live together,
+ * so time does not order them: the longest-lived goes first, down in the arena, where it is in nobody's way.
+ * A stop is heeded only if it is a cancellation: on the others this plan is worth its few milliseconds, since
+ * it may be the only one. */
+static berth_status walk(berth__search *search, berth__blocks *blocks, const uint32_t *ends,
+                         uint32_t *block_of, uint64_t *offsets)
 {
     const berth__prepared *p = search->prepared;
     uint32_t ended = 0;
