@@ -1,0 +1,447 @@
+/* The arena's records, indices and splits; arena.h has the picture. */
+#include "cache/arena.h"
+
+#include <string.h>
+
+/* ---- Records ------------------------------------------------------------------------------------- */
+
+enum { SPARE_WANTED = 8 };
+
+void berth__arena_init(berth__arena *arena, size_t grain)
+{
+    memset(arena, 0, sizeof *arena);
+    arena->grain = grain;
+    arena->grain_shift = (uint32_t)__builtin_ctzll(grain);
+}
+
+static void give_segment(berth__segment *segment)
+{
+    for (size_t i = 0; i < segment->chunk_count; i++)
+        berth__heap_free((void *)atomic_load_explicit(&segment->map[i], memory_order_relaxed));
+    berth__heap_free(segment->map);
+    berth__heap_free(segment);
+}
+
+void berth__arena_finish(berth__arena *arena)
+{
+    while (arena->segments) {
+        berth__segment *segment = arena->segments;
+        arena->segments = segment->next;
+        give_segment(segment);
+    }
+    for (uint32_t i = 0; i < arena->slab_count; i++)
+        berth__heap_free(atomic_load_explicit(&arena->slabs[i], memory_order_relaxed));
+    memset(arena, 0, sizeof *arena);
+}
+
+static void spare_push(berth__arena *arena, berth__span *span)
+{
+    span->left = arena->spare;
+    arena->spare = span;
+    arena->spare_count++;
+}
+
+static berth__span *spare_pop(berth__arena *arena)
+{
+    berth__span *span = arena->spare;
+    arena->spare = span->left;
+    arena->spare_count--;
+    uint32_t number = span->number;
+    memset(span, 0, sizeof *span);
+    span->number = number;
+    return span;
+}
+
+static berth_status add_slab(berth__arena *arena)
+{
+    if (arena->slab_count == BERTH__ARENA_SLABS)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the pool has as many blocks as it can count");
+    size_t count = (size_t)BERTH__ARENA_SLAB_FIRST << arena->slab_count;
+    berth__span *slab = berth__heap_zalloc(count, sizeof *slab);
+    if (!slab)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's records of blocks");
+    uint32_t before =
+        (uint32_t)(((size_t)BERTH__ARENA_SLAB_FIRST << arena->slab_count) - BERTH__ARENA_SLAB_FIRST);
+    for (size_t i = count; i-- > 0;) {
+        slab[i].number = before + (uint32_t)i + 1;
+        spare_push(arena, &slab[i]);
+    }
+    atomic_store_explicit(&arena->slabs[arena->slab_count++], slab, memory_order_release);
+    return BERTH_OK;
+}
+
+berth_status berth__arena_prepare(berth__arena *arena)
+{
+    return arena->spare_count >= SPARE_WANTED ? BERTH_OK : add_slab(arena);
+}
+
+/* ---- Indices ------------------------------------------------------------------------------------- */
+
+static uint64_t priority(const berth__span *span)
+{
+    uint64_t x = (uint64_t)span->address * 0x9e3779b97f4a7c15u;
+    return x ^ (x >> 29);
+}
+
+/* Works out a node's largest size from itself and its children. */
+static void look_below(berth__span *span)
+{
+    size_t largest = span->size_bytes;
+    if (span->left && span->left->largest_below > largest)
+        largest = span->left->largest_below;
+    if (span->right && span->right->largest_below > largest)
+        largest = span->right->largest_below;
+    span->largest_below = largest;
+}
+
+/* Cuts a tree in two: what lies below `address` and the rest. */
+static void tree_split(berth__span *tree, uintptr_t address, berth__span **below, berth__span **rest)
+{
+    if (!tree) {
+        *below = *rest = NULL;
+    } else if (tree->address < address) {
+        *below = tree;
+        tree_split(tree->right, address, &tree->right, rest);
+        look_below(tree);
+    } else {
+        *rest = tree;
+        tree_split(tree->left, address, below, &tree->left);
+        look_below(tree);
+    }
+}
+
+/* Makes one tree of two; all of `low` lies below `high`. */
+static berth__span *tree_join(berth__span *low, berth__span *high)
+{
+    if (!low || !high)
+        return low ? low : high;
+    if (priority(low) >= priority(high)) {
+        low->right = tree_join(low->right, high);
+        look_below(low);
+        return low;
+    }
+    high->left = tree_join(low, high->left);
+    look_below(high);
+    return high;
+}
+
+static berth__span *tree_insert(berth__span *tree, berth__span *span)
+{
+    if (!tree || priority(tree) < priority(span)) {
+        tree_split(tree, span->address, &span->left, &span->right);
+        look_below(span);
+        return span;
+    }
+    if (span->address < tree->address)
+        tree->left = tree_insert(tree->left, span);
+    else
+        tree->right = tree_insert(tree->right, span);
+    look_below(tree);
+    return tree;
+}
+
+static berth__span *tree_remove(berth__span *tree, const berth__span *span)
+{
+    if (tree == span)
+        return tree_join(span->left, span->right);
+    if (span->address < tree->address)
+        tree->left = tree_remove(tree->left, span);
+    else
+        tree->right = tree_remove(tree->right, span);
+    look_below(tree);
+    return tree;
+}
+
+static void index_insert(berth__index *index, berth__span *span)
+{
+    index->root = tree_insert(index->root, span);
+    span->index = index;
+    index->span_count++;
+    index->bytes += span->size_bytes;
+}
+
+static void index_remove(berth__index *index, berth__span *span)
+{
+    index->root = tree_remove(index->root, span);
+    span->left = span->right = NULL;
+    span->index = NULL;
+    index->span_count--;
+    index->bytes -= span->size_bytes;
+}
+
+berth__span *berth__index_next(const berth__index *index, const berth__span *span)
+{
+    berth__span *next = NULL;
+    for (berth__span *at = index->root; at;) {
+        if (span && at->address <= span->address) {
+            at = at->right;
+        } else {
+            next = at;
+            at = at->left;
+        }
+    }
+    return next;
+}
+
+berth__span *berth__index_largest(const berth__index *index)
+{
+    berth__span *at = index->root;
+    while (at && at->size_bytes != at->largest_below)
+        at = at->left && at->left->largest_below == at->largest_below ? at->left : at->right;
+    return at;
+}
+
+/* The lowest span of at least `size_bytes`. */
+static berth__span *lowest(const berth__index *index, size_t size_bytes)
+{
+    berth__span *at = index->root;
+    if (!at || at->largest_below < size_bytes)
+        return NULL;
+    for (;;) {
+        if (at->left && at->left->largest_below >= size_bytes)
+            at = at->left;
+        else if (at->size_bytes >= size_bytes)
+            return at;
+        else
+            at = at->right;
+    }
+}
+
+berth__span *berth__index_find(const berth__index *index, size_t size_bytes, size_t alignment,
+                               uintptr_t *address)
+{
+    berth__span *span = lowest(index, size_bytes);
+    if (!span)
+        return NULL;
+    *address = berth__align_up(span->address, alignment);
+    if (*address - span->address <= span->size_bytes - size_bytes)
+        return span;
+    span = lowest(index, size_bytes + alignment);
+    if (span)
+        *address = berth__align_up(span->address, alignment);
+    return span;
+}
+
+/* ---- Segments ------------------------------------------------------------------------------------ */
+
+berth_status berth__arena_add_segment(berth__arena *arena, uintptr_t address, size_t size_bytes,
+                                      berth__index *index, berth__segment **out)
+{
+    berth__segment *segment = berth__heap_zalloc(1, sizeof *segment);
+    size_t chunks = (size_bytes + BERTH__ARENA_CHUNK - 1) / BERTH__ARENA_CHUNK;
+    if (segment)
+        segment->map = berth__heap_zalloc(chunks, sizeof *segment->map);
+    if (!segment || !segment->map) {
+        berth__heap_free(segment);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's record of a segment");
+    }
+    segment->chunk_count = chunks;
+    segment->address = address;
+    segment->size_bytes = size_bytes;
+    segment->number = ++arena->segment_count;
+    berth__span *span = spare_pop(arena);
+    span->address = address;
+    span->size_bytes = size_bytes;
+    span->segment = segment;
+    segment->first = span;
+    /* In order of address, so that finding one stops early. */
+    berth__segment **place = &arena->segments;
+    while (*place && (*place)->address < address)
+        place = &(*place)->next;
+    segment->next = *place;
+    *place = segment;
+    index_insert(index, span);
+    *out = segment;
+    return BERTH_OK;
+}
+
+void berth__arena_remove_segment(berth__arena *arena, berth__segment *segment)
+{
+    berth__span *span = segment->first;
+    BERTH_DCHECK(!span->before && !span->after && span->index, "[A1] an idle segment is one free span");
+    index_remove(span->index, span);
+    spare_push(arena, span);
+    berth__segment **place = &arena->segments;
+    while (*place != segment)
+        place = &(*place)->next;
+    *place = segment->next;
+    give_segment(segment);
+}
+
+berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p)
+{
+    for (berth__segment *segment = arena->segments; segment && segment->address <= p; segment = segment->next)
+        if (p - segment->address < segment->size_bytes)
+            return segment;
+    return NULL;
+}
+
+/* ---- Spans --------------------------------------------------------------------------------------- */
+
+/* A new span of `size_bytes` behind `span`, which is shortened by as much. */
+static berth__span *split_off(berth__arena *arena, berth__span *span, size_t size_bytes)
+{
+    berth__span *rest = spare_pop(arena);
+    span->size_bytes -= size_bytes;
+    rest->address = span->address + span->size_bytes;
+    rest->size_bytes = size_bytes;
+    rest->segment = span->segment;
+    rest->ticket = span->ticket;
+    rest->since_ns = span->since_ns;
+    rest->before = span;
+    rest->after = span->after;
+    if (rest->after)
+        rest->after->before = rest;
+    span->after = rest;
+    return rest;
+}
+
+berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t address, size_t size_bytes)
+{
+    BERTH_DCHECK(address >= span->address && address - span->address + size_bytes <= span->size_bytes,
+                 "[A2] what is taken lies inside the free span");
+    berth__index *index = span->index;
+    index_remove(index, span);
+    if (address != span->address) {
+        berth__span *front = span;
+        span = split_off(arena, front, front->size_bytes - (address - front->address));
+        index_insert(index, front);
+    }
+    if (span->size_bytes != size_bytes)
+        index_insert(index, split_off(arena, span, span->size_bytes - size_bytes));
+    return span;
+}
+
+/* Makes `span` and the one after it one; the second record is given up. */
+static void join_after(berth__arena *arena, berth__span *span)
+{
+    berth__span *gone = span->after;
+    if (gone->size_bytes > span->size_bytes)
+        span->since_ns = gone->since_ns; /* a little block freed beside it does not make a large hole young */
+    span->size_bytes += gone->size_bytes;
+    if (gone->ticket > span->ticket)
+        span->ticket = gone->ticket; /* the later point in their stream covers both */
+    span->after = gone->after;
+    if (span->after)
+        span->after->before = span;
+    spare_push(arena, gone);
+}
+
+berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__index *index)
+{
+    if (span->after && span->after->index == index) {
+        index_remove(index, span->after);
+        join_after(arena, span);
+    }
+    if (span->before && span->before->index == index) {
+        span = span->before;
+        index_remove(index, span);
+        join_after(arena, span);
+    }
+    index_insert(index, span);
+    return span;
+}
+
+/* ---- The map from addresses to spans ------------------------------------------------------------- */
+
+berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segment, uintptr_t address,
+                                      size_t size_bytes)
+{
+    size_t first = (address - segment->address) / BERTH__ARENA_CHUNK;
+    size_t last = (address - segment->address + size_bytes - 1) / BERTH__ARENA_CHUNK;
+    for (size_t i = first; i <= last; i++) {
+        if (atomic_load_explicit(&segment->map[i], memory_order_relaxed))
+            continue;
+        size_t covered = segment->size_bytes - i * BERTH__ARENA_CHUNK;
+        if (covered > BERTH__ARENA_CHUNK)
+            covered = BERTH__ARENA_CHUNK;
+        _Atomic uint32_t *chunk = berth__heap_zalloc(covered / arena->grain, sizeof *chunk);
+        if (!chunk)
+            return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's map of addresses");
+        atomic_store_explicit(&segment->map[i], chunk, memory_order_release);
+    }
+    return BERTH_OK;
+}
+
+void berth__arena_map_set(berth__arena *arena, const berth__span *span, bool starts)
+{
+    atomic_store_explicit(berth__arena_place(arena, span->segment, span->address), starts ? span->number : 0,
+                          memory_order_release);
+}
+
+berth__span *berth__arena_around(const berth__arena *arena, const berth__segment *segment, uintptr_t p)
+{
+    /* Backwards through the map to the nearest start: four bytes a grain, and empty chunks at one look. */
+    size_t grains = BERTH__ARENA_CHUNK / arena->grain;
+    size_t chunk = (p - segment->address) / BERTH__ARENA_CHUNK;
+    size_t from = (p - segment->address) % BERTH__ARENA_CHUNK / arena->grain + 1;
+    for (;; chunk--, from = grains) {
+        _Atomic uint32_t *places = atomic_load_explicit(&segment->map[chunk], memory_order_acquire);
+        for (size_t i = places ? from : 0; i-- > 0;) {
+            uint32_t number = atomic_load_explicit(&places[i], memory_order_acquire);
+            if (!number)
+                continue;
+            berth__span *span = berth__arena_record(arena, number);
+            return p - span->address < span->size_bytes ? span : NULL;
+        }
+        if (chunk == 0)
+            return NULL;
+    }
+}
+
+/* ---- Invariants ---------------------------------------------------------------------------------- */
+
+static size_t tree_count(const berth__index *index, const berth__span *tree, uint64_t *bytes)
+{
+    if (!tree)
+        return 0;
+    const berth__span *below[] = {tree->left, tree->right};
+    size_t largest = tree->size_bytes;
+    for (size_t i = 0; i < 2; i++)
+        if (below[i] && below[i]->largest_below > largest)
+            largest = below[i]->largest_below;
+    if (tree->index != index || largest != tree->largest_below)
+        return SIZE_MAX / 4;
+    *bytes += tree->size_bytes;
+    return 1 + tree_count(index, tree->left, bytes) + tree_count(index, tree->right, bytes);
+}
+
+static bool is_in_tree(const berth__span *span)
+{
+    const berth__span *at = span->index->root;
+    while (at && at != span)
+        at = span->address < at->address ? at->left : at->right;
+    return at == span;
+}
+
+static bool span_is_valid(const berth__arena *arena, const berth__segment *segment, const berth__span *span)
+{
+    bool tiled = span->segment == segment && span->size_bytes != 0 &&
+                 (span->address - segment->address) % arena->grain == 0 &&
+                 span->size_bytes % arena->grain == 0;
+    if (span->after)
+        tiled =
+            tiled && span->after->before == span && span->after->address == span->address + span->size_bytes;
+    else
+        tiled = tiled && span->address + span->size_bytes == segment->address + segment->size_bytes;
+    bool merged = !span->index || !span->after || span->after->index != span->index; /* [A1] */
+    return tiled && merged && (!span->index || is_in_tree(span));
+}
+
+bool berth__arena_is_valid(const berth__arena *arena)
+{
+    for (const berth__segment *segment = arena->segments; segment; segment = segment->next) {
+        if (segment->first->address != segment->address || segment->first->before)
+            return false;
+        for (const berth__span *span = segment->first; span; span = span->after) {
+            if (!span_is_valid(arena, segment, span))
+                return false;
+            uint64_t bytes = 0;
+            const berth__index *index = span->index;
+            if (index && index->root == span &&
+                (tree_count(index, index->root, &bytes) != index->span_count || bytes != index->bytes))
+                return false;
+        }
+    }
+    return true;
+}
