@@ -6,6 +6,7 @@
 #include "berth/buffer.h"
 #include "berth/device.h"
 #include "berth/log.h"
+#include "berth/pool.h"
 #include "berth/plan.h"
 #include "berth/problem.h"
 #include "berth/registry.h"

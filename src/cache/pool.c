@@ -1,0 +1,731 @@
+/* The device pool's operations: the thread's stock first, the arena behind its lock, then the device. */
+#include "cache/pool.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "berth/registry.h"
+#include "berth/source.h"
+
+enum { IDS_AT_A_TIME = 1024, CLOCK_EVERY = 64 };
+
+static size_t rounded_size(size_t size_bytes)
+{
+    size_t size = berth__align_up(size_bytes, BERTH__POOL_GRAIN);
+    return size ? size : BERTH__POOL_GRAIN;
+}
+
+/* ---- Allocating ---------------------------------------------------------------------------------- */
+
+static uint64_t next_id(berth__pool *pool, berth__stock *stock)
+{
+    if (BERTH_UNLIKELY(stock->ids_left == 0)) {
+        stock->next_id = atomic_fetch_add_explicit(&pool->ids_drawn, IDS_AT_A_TIME, memory_order_relaxed) + 1;
+        stock->ids_left = IDS_AT_A_TIME;
+    }
+    stock->ids_left--;
+    return stock->next_id++;
+}
+
+/* The time for a block's age: read now and then, ages need not be finer. */
+static uint64_t stock_time(berth__pool *pool, berth__stock *stock)
+{
+    if (BERTH_UNLIKELY(stock->until_clock == 0)) {
+        stock->now_ns = pool->clock_ns(pool->clock_context);
+        stock->until_clock = CLOCK_EVERY;
+    }
+    stock->until_clock--;
+    return stock->now_ns;
+}
+
+static inline void hand_out(berth__span *span, size_t size_bytes, const berth_request *request, uint64_t id,
+                            uint64_t now_ns)
+{
+    span->requested_bytes = size_bytes;
+    span->label = berth__request_label(request);
+    span->allocation_id = id;
+    span->since_ns = now_ns;
+    atomic_store_explicit(&span->state, BERTH__SPAN_LIVE, memory_order_relaxed);
+}
+
+/* What has been tried for one allocation. */
+struct attempt {
+    size_t size_bytes, rounded, alignment;
+    const berth_request *request;
+    bool collected, flushed, gave_back, called;
+    int growths;
+    berth__span *put_out[BERTH__STOCK_MOST]; /* from the thread's stock, back into the arena */
+    uint32_t put_out_count;
+};
+
+/* An idle block of exactly this size from the thread's own stock. If there is none, the blocks that must go
+ * back into the arena first come out. */
+static inline berth__span *take_from_stock(berth__pool *pool, struct attempt *a)
+{
+    berth__stock *stock = berth__stock_of(&pool->stocks);
+    if (BERTH_UNLIKELY(!stock || !berth__stock_enter(&pool->stocks, stock)))
+        return NULL;
+    berth__span *span = berth__stock_take(stock, a->rounded, a->alignment);
+    if (BERTH_LIKELY(span != NULL))
+        hand_out(span, a->size_bytes, a->request, next_id(pool, stock), stock_time(pool, stock));
+    else if (!berth__stock_bin(stock, a->rounded))
+        a->put_out_count = berth__stock_clear_recent(stock, a->put_out);
+    berth__stock_leave(stock);
+    return span;
+}
+
+/* Blocks that come from the pieces for small ones; an alignment of a page or more would waste them. */
+static bool is_small(size_t rounded, size_t alignment)
+{
+    return rounded <= BERTH__POOL_SMALL && alignment <= BERTH__POOL_SMALL;
+}
+
+/* The lowest place in the pieces for small blocks, or in a new piece. */
+static berth__span *find_small(berth__pool *pool, size_t rounded, size_t alignment, uintptr_t *address)
+{
+    berth__span *span = berth__index_find(&pool->small, rounded, alignment, address);
+    uintptr_t start = 0;
+    berth__span *piece =
+        span ? NULL : berth__index_find(&pool->mapped, BERTH__POOL_PIECE, BERTH__POOL_PIECE, &start);
+    if (!piece)
+        return span;
+    piece = berth__arena_take(&pool->arena, piece, start, BERTH__POOL_PIECE);
+    berth__arena_put(&pool->arena, piece, &pool->small);
+    return berth__index_find(&pool->small, rounded, alignment, address);
+}
+
+/* The lowest place that fits, in what is free for the request's stream first: using it needs no event. */
+static berth__span *find_free(berth__pool *pool, size_t rounded, size_t alignment, berth_stream *stream,
+                              uintptr_t *address)
+{
+    berth__pool_stream *own = stream ? berth__pool_stream_of(pool, stream, false) : NULL;
+    berth__span *span = own ? berth__index_find(&own->index, rounded, alignment, address) : NULL;
+    if (span)
+        return span;
+    return is_small(rounded, alignment) ? find_small(pool, rounded, alignment, address)
+                                        : berth__index_find(&pool->mapped, rounded, alignment, address);
+}
+
+/* With the lock: memory for the attempt from the next place that was not tried; BERTH_OK: look again. */
+static berth_status make_room(berth__pool *pool, struct attempt *a)
+{
+    if (!a->collected) {
+        a->collected = true;
+        berth__pool_collect(pool, false);
+        return BERTH_OK;
+    }
+    if (!a->flushed) {
+        a->flushed = true;
+        berth__pool_flush_stocks(pool);
+        return BERTH_OK;
+    }
+    /* Room for the alignment too, so that what is grown surely does; the rest stays free for others. */
+    bool small = is_small(a->rounded, a->alignment);
+    size_t alignment = small ? BERTH__POOL_PIECE : a->alignment;
+    size_t grown = (small ? BERTH__POOL_PIECE : a->rounded) + (alignment > BERTH__POOL_GRAIN ? alignment : 0);
+    /* Other threads may take what was grown for us; that many in a row is no chance. */
+    berth_status status = a->growths++ < 100 ? berth__pool_grow(pool, grown)
+                                             : berth__fail(BERTH_BUSY, "others take all that the pool grows");
+    if (status == BERTH_OK)
+        return BERTH_OK;
+    if (!a->gave_back) {
+        a->gave_back = true;
+        if (berth__pool_give_back(pool, 0, UINT64_MAX))
+            return BERTH_OK;
+    }
+    if (a->request->flags & BERTH_NO_RETRY)
+        return status;
+    if (!a->called && pool->on_failure) {
+        a->called = true;
+        berth__pool_unlock(pool);
+        bool again = pool->on_failure(pool->on_failure_context, a->size_bytes);
+        berth__pool_relock(pool);
+        if (again) {
+            a->flushed = a->gave_back = false;
+            return BERTH_OK;
+        }
+    }
+    if (berth__pool_collect(pool, true)) {
+        berth__meter_count_retry(&pool->meter);
+        return BERTH_OK;
+    }
+    return status;
+}
+
+static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__span **out)
+{
+    berth_stream *stream = a->request->stream;
+    berth_status status;
+    uintptr_t address = 0;
+    berth__span *free_span;
+    berth__pool_lock(pool);
+    for (uint32_t i = 0; i < a->put_out_count; i++)
+        berth__pool_put(pool, a->put_out[i]);
+    while ((status = berth__arena_prepare(&pool->arena)) == BERTH_OK) {
+        free_span = find_free(pool, a->rounded, a->alignment, stream, &address);
+        if (free_span)
+            break;
+        status = make_room(pool, a);
+        if (status != BERTH_OK)
+            break;
+    }
+    if (status != BERTH_OK) {
+        berth__pool_unlock(pool);
+        return status;
+    }
+    berth__span *span = berth__arena_take(&pool->arena, free_span, address, a->rounded);
+    span->ticket = 0;
+    if (stream)
+        status = berth__pool_add_use(pool, span, stream);
+    if (status != BERTH_OK) {
+        berth__pool_put(pool, span);
+    } else {
+        uint64_t id = atomic_fetch_add_explicit(&pool->ids_drawn, 1, memory_order_relaxed) + 1;
+        hand_out(span, a->size_bytes, a->request, id, pool->now_ns);
+        berth__arena_map_set(&pool->arena, span, true);
+    }
+    berth__pool_settle(pool);
+    berth__pool_unlock(pool);
+    *out = span;
+    return status;
+}
+
+static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream);
+
+static berth_status finish_allocation(berth__pool *pool, berth__span *span, const berth_request *request,
+                                      void **out)
+{
+    berth__meter_add(&pool->meter, span->size_bytes);
+    void *p = (void *)span->address;
+    berth__pool_show(pool, p, span->requested_bytes);
+    if (BERTH_UNLIKELY(request->flags & BERTH_ZEROED)) {
+        berth_status status = berth_zero(pool->device, p, span->requested_bytes, request->stream, false);
+        if (status != BERTH_OK) {
+            pool_deallocate(pool, p, 0, request->stream);
+            return status;
+        }
+    }
+    *out = p;
+    return BERTH_OK;
+}
+
+static berth_status pool_allocate(void *self, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out)
+{
+    berth__pool *pool = self;
+    struct attempt a = {.size_bytes = size_bytes,
+                        .rounded = rounded_size(size_bytes),
+                        .alignment = alignment,
+                        .request = request};
+    berth__span *span = NULL;
+    if (BERTH_LIKELY(!request->stream)) {
+        span = take_from_stock(pool, &a);
+        if (BERTH_LIKELY(span != NULL))
+            return finish_allocation(pool, span, request, out);
+    }
+    berth_status status = allocate_slow(pool, &a, &span);
+    if (status == BERTH_OK)
+        return finish_allocation(pool, span, request, out);
+    berth__meter_count_failure(&pool->meter);
+    return berth__pool_explain(pool, size_bytes, request, status);
+}
+
+/* ---- Freeing ------------------------------------------------------------------------------------- */
+
+static inline bool is_in(const berth__segment *segment, uintptr_t p)
+{
+    return segment && p - segment->address < segment->size_bytes;
+}
+
+static inline bool change_state(berth__span *span, berth__span_state from, berth__span_state to)
+{
+    uint32_t expected = from;
+    return atomic_compare_exchange_strong_explicit(&span->state, &expected, to, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+/* Puts a block into the thread's stock; what must make room for it comes out. False: it is not in. */
+static inline bool put_into_stock(berth__pool *pool, berth__span *span, berth__span **out,
+                                  uint32_t *out_count)
+{
+    size_t size_bytes = span->size_bytes;
+    berth__stock *stock = berth__stock_of(&pool->stocks);
+    if (BERTH_UNLIKELY(!stock || !berth__stock_enter(&pool->stocks, stock)))
+        return false;
+    bool room = berth__stock_has_room(stock, size_bytes);
+    if (BERTH_UNLIKELY(!room && !berth__stock_bin(stock, size_bytes))) {
+        *out_count = berth__stock_clear_recent(stock, out);
+        room = true;
+    }
+    bool taken = room && change_state(span, BERTH__SPAN_LIVE, BERTH__SPAN_STOCK);
+    if (BERTH_LIKELY(taken)) {
+        berth__pool_hide(pool, (void *)span->address, size_bytes);
+        berth__stock_put(stock, span, size_bytes);
+    }
+    berth__stock_leave(stock);
+    return taken;
+}
+
+static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
+{
+    berth__pool_lock(pool);
+    for (uint32_t i = 0; i < count; i++)
+        berth__pool_put(pool, spans[i]);
+    berth__pool_settle(pool);
+    berth__pool_unlock(pool);
+}
+
+static berth_status bad_free(berth__pool *pool, const void *p, const berth__span *span)
+{
+    if (span && atomic_load(&span->state) != BERTH__SPAN_LIVE)
+        return berth__fail(BERTH_BAD_FREE, "%p was freed before (double free)", p);
+    berth__pool_relock(pool);
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    berth__span *around = segment ? berth__arena_around(&pool->arena, segment, (uintptr_t)p) : NULL;
+    bool inside = around && atomic_load(&around->state) == BERTH__SPAN_LIVE;
+    uintptr_t start = inside ? around->address : 0;
+    berth__pool_unlock(pool);
+    if (inside)
+        return berth__fail(BERTH_BAD_FREE, "%p lies inside the block at %p; free that one", p, (void *)start);
+    return berth__fail(BERTH_BAD_FREE,
+                       segment ? "%p is not a live block of this pool (freed before, or never one)"
+                               : "%p is not memory of this pool",
+                       p);
+}
+
+static void pool_finish(berth__pool *pool);
+
+/* With the lock: one block of a pool whose handle is gone has come back; true if it was the last. */
+static bool was_last(berth__pool *pool)
+{
+    return atomic_load_explicit(&pool->closing, memory_order_relaxed) && --pool->live_blocks == 0;
+}
+
+static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *stream)
+{
+    berth__pool_lock(pool);
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    berth__span *span = segment ? berth__arena_at(&pool->arena, segment, (uintptr_t)p) : NULL;
+    berth_status status = BERTH_OK;
+    if (!span || !change_state(span, BERTH__SPAN_LIVE, BERTH__SPAN_FREE)) {
+        berth__pool_unlock(pool);
+        return bad_free(pool, p, span);
+    }
+    if (stream)
+        status = berth__pool_add_use(pool, span, stream);
+    if (status != BERTH_OK) {
+        atomic_store(&span->state, BERTH__SPAN_LIVE);
+        berth__pool_unlock(pool);
+        return status;
+    }
+    size_t size_bytes = span->size_bytes;
+    berth__arena_map_set(&pool->arena, span, false);
+    bool waits = span->use_count != 0;
+    if (!waits) {
+        berth__pool_put(pool, span);
+        berth__pool_settle(pool);
+    }
+    bool last = !waits && was_last(pool);
+    berth__pool_unlock(pool);
+    berth__meter_sub(&pool->meter, size_bytes);
+    if (waits) {
+        berth__pool_wait_for(pool, span);
+        berth__pool_lock(pool);
+        last = was_last(pool);
+        berth__pool_unlock(pool);
+    }
+    if (last)
+        pool_finish(pool);
+    return BERTH_OK;
+}
+
+static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    berth__pool *pool = self;
+    if (BERTH_LIKELY(!stream && is_in(pool->main, (uintptr_t)p))) {
+        berth__span *span = berth__arena_at(&pool->arena, pool->main, (uintptr_t)p);
+        if (BERTH_UNLIKELY(!span ||
+                           atomic_load_explicit(&span->state, memory_order_relaxed) != BERTH__SPAN_LIVE))
+            return bad_free(pool, p, span);
+        if (BERTH_UNLIKELY(size_bytes && size_bytes != span->requested_bytes))
+            return berth__fail(BERTH_BAD_FREE, "%p holds %zu bytes, freed as %zu: a stale pointer?", p,
+                               span->requested_bytes, size_bytes);
+        berth__span *put_out[BERTH__STOCK_MOST];
+        uint32_t put_out_count = 0;
+        size_t freed = span->size_bytes;
+        bool taken = span->use_count == 0 && put_into_stock(pool, span, put_out, &put_out_count);
+        if (BERTH_UNLIKELY(put_out_count != 0))
+            put_all(pool, put_out, put_out_count);
+        if (BERTH_LIKELY(taken)) {
+            berth__meter_sub(&pool->meter, freed);
+            return BERTH_OK;
+        }
+    }
+    return deallocate_slow(pool, p, stream);
+}
+
+/* In place as long as the block stays the same size; the front moves others. */
+static berth_status pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
+                                    const berth_request *request, void **out)
+{
+    (void)old_bytes, (void)request;
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    berth__span *span = segment ? berth__arena_at(&pool->arena, segment, (uintptr_t)p) : NULL;
+    bool live = span && atomic_load(&span->state) == BERTH__SPAN_LIVE;
+    bool stays = live && span->size_bytes == rounded_size(new_bytes) &&
+                 ((uintptr_t)p & (alignment - 1)) == 0 && !(request->flags & BERTH_ZEROED);
+    if (stays) {
+        berth__pool_hide(pool, p, span->size_bytes);
+        berth__pool_reveal(pool, p, new_bytes);
+        span->requested_bytes = new_bytes;
+        *out = p;
+    }
+    berth__pool_unlock(pool);
+    return stays ? BERTH_OK : live ? BERTH_UNSUPPORTED : bad_free(pool, p, span);
+}
+
+/* ---- Questions ----------------------------------------------------------------------------------- */
+
+/* With the lock: the live block that `p` starts, or lies in; NULL if none. */
+static berth__span *live_span(berth__pool *pool, const void *p, bool inside)
+{
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    if (!segment)
+        return NULL;
+    berth__span *span = inside ? berth__arena_around(&pool->arena, segment, (uintptr_t)p)
+                               : berth__arena_at(&pool->arena, segment, (uintptr_t)p);
+    return span && atomic_load(&span->state) == BERTH__SPAN_LIVE ? span : NULL;
+}
+
+static berth_status not_found(const void *p)
+{
+    return berth__fail(BERTH_NOT_FOUND, "%p is not a live block of this pool", p);
+}
+
+static berth_status pool_record_use(void *self, const void *p, berth_stream *stream)
+{
+    berth__pool *pool = self;
+    if (!berth_device_equal(stream->device, pool->device))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the stream belongs to another device than the pool");
+    berth__pool_lock(pool);
+    berth__span *span = live_span(pool, p, true);
+    berth_status status = span ? berth__pool_add_use(pool, span, stream) : BERTH_NOT_FOUND;
+    berth__pool_unlock(pool);
+    return status == BERTH_NOT_FOUND ? not_found(p) : status;
+}
+
+static berth_status pool_owns(void *self, const void *p)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    bool owns = live_span(pool, p, true) != NULL;
+    berth__pool_unlock(pool);
+    return owns ? BERTH_OK : BERTH_NOT_FOUND;
+}
+
+static berth_status pool_requested_size(void *self, const void *p, size_t *out)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    berth__span *span = live_span(pool, p, false);
+    if (span)
+        *out = span->requested_bytes;
+    berth__pool_unlock(pool);
+    return span ? BERTH_OK : not_found(p);
+}
+
+static berth_status pool_allocated_size(void *self, const void *p, size_t *out)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    berth__span *span = live_span(pool, p, false);
+    if (span)
+        *out = span->size_bytes;
+    berth__pool_unlock(pool);
+    return span ? BERTH_OK : not_found(p);
+}
+
+static berth_status pool_allocation_id(void *self, const void *p, uint64_t *out)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    berth__span *span = live_span(pool, p, false);
+    if (span)
+        *out = span->allocation_id;
+    berth__pool_unlock(pool);
+    return span ? BERTH_OK : not_found(p);
+}
+
+static const char *pool_name(void *self)
+{
+    (void)self;
+    return "pool";
+}
+
+static berth_device pool_device(void *self)
+{
+    return ((berth__pool *)self)->device;
+}
+
+static berth_memory_kind pool_memory_kind(void *self)
+{
+    return ((berth__pool *)self)->memory_kind;
+}
+
+static bool pool_tracks_sizes(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static berth_status pool_stats(void *self, berth_stats *out)
+{
+    berth__pool *pool = self;
+    berth__meter_read(&pool->meter, out);
+    berth__pool_lock(pool);
+    berth__pool_flush_stocks(pool); /* so that what is free lies together */
+    const berth__span *largest = berth__index_largest(&pool->mapped);
+    out->bytes_limit = pool->budget->hard_limit_bytes;
+    out->bytes_reserved = pool->reserved_bytes;
+    out->max_bytes_reserved = pool->max_reserved_bytes;
+    out->largest_free_bytes = largest ? largest->size_bytes : 0;
+    uint64_t idle = berth__pool_idle_bytes(pool);
+    out->fragmentation = idle ? 1.0 - (double)out->largest_free_bytes / (double)idle : 0.0;
+    berth__pool_unlock(pool);
+    return BERTH_OK;
+}
+
+static berth_status pool_clear_stats(void *self)
+{
+    berth__pool *pool = self;
+    berth__meter_clear(&pool->meter);
+    berth__pool_lock(pool);
+    pool->max_reserved_bytes = pool->reserved_bytes;
+    berth__pool_unlock(pool);
+    return BERTH_OK;
+}
+
+static berth_status pool_trim(void *self, size_t keep_bytes, size_t *released)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    berth__pool_collect(pool, false);
+    berth__pool_flush_stocks(pool);
+    *released = berth__pool_give_back(pool, keep_bytes, UINT64_MAX);
+    pool->max_live_bytes = 0; /* the slack starts from what is live now */
+    berth__pool_unlock(pool);
+    return BERTH_OK;
+}
+
+/* ---- Birth and end ------------------------------------------------------------------------------- */
+
+/* All pools, so that a fork finds each of them at rest. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static berth__pool *all_pools; /* guard: list_lock */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&list_lock);
+    for (berth__pool *pool = all_pools; pool; pool = pool->next)
+        pthread_mutex_lock(&pool->lock);
+}
+
+static void after_fork(void)
+{
+    for (berth__pool *pool = all_pools; pool; pool = pool->next)
+        pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void enlist(berth__pool *pool)
+{
+    static bool watches_forks; /* guard: list_lock */
+    pthread_mutex_lock(&list_lock);
+    if (!watches_forks)
+        watches_forks = pthread_atfork(before_fork, after_fork, after_fork) == 0;
+    pool->next = all_pools;
+    if (pool->next)
+        pool->next->previous = pool;
+    all_pools = pool;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void delist(berth__pool *pool)
+{
+    pthread_mutex_lock(&list_lock);
+    if (pool->next)
+        pool->next->previous = pool->previous;
+    if (pool->previous)
+        pool->previous->next = pool->next;
+    else
+        all_pools = pool->next;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void budget_release(berth__pool_budget *budget)
+{
+    if (atomic_fetch_sub(&budget->references, 1) == 1)
+        berth__heap_free(budget);
+}
+
+/* Nothing is live any more. */
+static void pool_finish(berth__pool *pool)
+{
+    berth__pool_wait_finish(pool);
+    berth__pool_memory_finish(pool);
+    delist(pool);
+    berth__arena_finish(&pool->arena);
+    berth__stocks_finish(&pool->stocks);
+    berth__meter_finish(&pool->meter);
+    budget_release(pool->budget);
+    pthread_mutex_destroy(&pool->lock);
+    berth__heap_free(pool);
+}
+
+static uint64_t count_live(const berth__pool *pool)
+{
+    uint64_t count = 0;
+    for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
+        for (const berth__span *span = segment->first; span; span = span->after)
+            count += !span->index && atomic_load(&span->state) == BERTH__SPAN_LIVE;
+    return count;
+}
+
+/* The last reference is gone. From here on stocks stay stopped, so that every free comes under the lock and
+ * the last of them is known. */
+static void pool_destroy(void *self)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    berth__stocks_stop(&pool->stocks);
+    atomic_store(&pool->closing, true);
+    pool->live_blocks = count_live(pool);
+    bool idle = pool->live_blocks == 0;
+    berth__pool_unlock(pool);
+    if (idle)
+        pool_finish(pool);
+}
+
+static const berth_allocator_ops pool_ops = {
+    .struct_size = sizeof(berth_allocator_ops),
+    .allocate = pool_allocate,
+    .deallocate = pool_deallocate,
+    .destroy = pool_destroy,
+    .reallocate = pool_reallocate,
+    .record_use = pool_record_use,
+    .name = pool_name,
+    .device = pool_device,
+    .memory_kind = pool_memory_kind,
+    .owns = pool_owns,
+    .tracks_sizes = pool_tracks_sizes,
+    .requested_size = pool_requested_size,
+    .allocated_size = pool_allocated_size,
+    .allocation_id = pool_allocation_id,
+    .stats = pool_stats,
+    .clear_stats = pool_clear_stats,
+    .trim = pool_trim,
+    .snapshot = berth__pool_snapshot,
+};
+
+berth__pool *berth__pool_from(berth_allocator *a)
+{
+    return berth__allocator_is(a, pool_destroy) ? a->self : NULL;
+}
+
+static uint64_t monotonic_ns(void *context)
+{
+    (void)context;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void take_options(berth__pool *pool, const berth_pool_options *o)
+{
+    pool->device = o->device.kind == BERTH_DEVICE_UNKNOWN ? berth_device_cpu() : o->device;
+    pool->memory_kind = o->memory_kind;
+    pool->decay_ns = o->decay_ns;
+    pool->slack = o->slack > 0 ? o->slack : o->compacting ? BERTH_POOL_SLACK_COMPACTING : BERTH_POOL_SLACK;
+    pool->segment_bytes = berth__align_up(o->segment_bytes ? o->segment_bytes : (size_t)20 << 20, 4096);
+    pool->on_failure = o->on_failure;
+    pool->on_failure_context = o->on_failure_context;
+    pool->clock_ns = o->clock_ns ? o->clock_ns : monotonic_ns;
+    pool->clock_context = o->clock_context;
+}
+
+static berth_status take_budget(berth__pool *pool, const berth_pool_options *o)
+{
+    if (o->shares_limits_with) {
+        berth__pool *other = berth__pool_from(o->shares_limits_with);
+        if (!other)
+            return berth__fail(BERTH_INVALID_ARGUMENT, "shares_limits_with is not a pool");
+        pool->budget = other->budget;
+        atomic_fetch_add(&pool->budget->references, 1);
+        return BERTH_OK;
+    }
+    pool->budget = berth__heap_zalloc(1, sizeof *pool->budget);
+    if (!pool->budget)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
+    atomic_init(&pool->budget->references, 1);
+    pool->budget->hard_limit_bytes = o->hard_limit_bytes;
+    pool->budget->soft_limit_bytes = o->soft_limit_bytes;
+    return BERTH_OK;
+}
+
+static berth_status check_options(const berth_pool_options *o)
+{
+    if (o->struct_size < sizeof *o)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "start from BERTH_POOL_OPTIONS_INIT: struct_size is %zu",
+                           o->struct_size);
+    if (!(o->slack >= 0 && o->slack < 1e6))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "slack %g is not a fraction of 0 or more", o->slack);
+    if (o->segment_bytes > BERTH_ALIGNMENT_MAX)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "segments of %zu bytes are too large", o->segment_bytes);
+    return BERTH_OK;
+}
+
+berth_status berth_pool_create(const berth_pool_options *options, berth_allocator **out)
+{
+    static const berth_pool_options defaults = BERTH_POOL_OPTIONS_INIT;
+    const berth_pool_options *o = options ? options : &defaults;
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the pool: out is NULL");
+    *out = NULL;
+    berth_status status = check_options(o);
+    if (status != BERTH_OK)
+        return status;
+    berth__pool *pool = berth__heap_zalloc(1, sizeof *pool);
+    if (!pool)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
+    take_options(pool, o);
+    status = take_budget(pool, o);
+    if (status != BERTH_OK)
+        goto free_pool;
+    berth__arena_init(&pool->arena, BERTH__POOL_GRAIN);
+    berth__meter_init(&pool->meter, o->exact_peak);
+    pthread_mutex_init(&pool->lock, NULL);
+    berth_device_info info = {.struct_size = sizeof info};
+    status = berth_device_describe(pool->device, &info);
+    pool->host_accessible = info.host_accessible;
+    if (status == BERTH_OK && !(info.memory_kinds >> pool->memory_kind & 1))
+        status = berth__fail(BERTH_UNSUPPORTED, "%s has no memory of the kind asked for", info.name);
+    if (status == BERTH_OK)
+        status = berth__pool_memory_init(pool, o->reserve_bytes);
+    if (status != BERTH_OK)
+        goto finish_parts;
+    berth__allocator_init(&pool->base, &pool_ops, pool);
+    enlist(pool);
+    *out = &pool->base;
+    return BERTH_OK;
+
+finish_parts:
+    pthread_mutex_destroy(&pool->lock);
+    berth__meter_finish(&pool->meter);
+    berth__arena_finish(&pool->arena);
+    budget_release(pool->budget);
+free_pool:
+    berth__heap_free(pool);
+    return status;
+}
