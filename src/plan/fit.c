@@ -284,6 +284,8 @@ static berth_status pass(fitting *f, const uint32_t *list)
 berth_status berth__fit(berth__search *search, berth__fit_order order, berth__fit_rule rule, const char *name)
 {
     const berth__prepared *p = search->prepared;
+    if (search->stopped && search->best_peak != UINT64_MAX)
+        return BERTH_OK; /* nobody waits for this one any more */
     fitting f = {.search = search, .p = p, .rule = rule};
     f.work_limit = (uint64_t)p->item_count * 64 + ((uint64_t)2 << 20);
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;

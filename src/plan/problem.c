@@ -217,9 +217,12 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
+/* Every field is a multiplication apart from the last, so that a million rows cost little; mix() ends a row.
+ */
 static uint64_t chain(uint64_t hash, uint64_t value)
 {
-    return mix(hash ^ mix(value));
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 29);
 }
 
 static uint64_t row_hash(const berth_problem *problem, size_t index)
@@ -235,18 +238,14 @@ static uint64_t row_hash(const berth_problem *problem, size_t index)
         hash = chain(hash, (uint64_t)problem->gaps[b->gap_first + k].lower);
         hash = chain(hash, (uint64_t)problem->gaps[b->gap_first + k].upper);
     }
-    return hash;
+    return mix(hash);
 }
 
-berth_status berth_problem_fingerprint(const berth_problem *problem, uint64_t *out)
+berth_status berth__rules_fingerprint(const berth_problem *problem, uint64_t *out)
 {
-    if (!out)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "a fingerprint needs a place to go");
     uint32_t *list;
     size_t count;
-    berth_status status = berth__rules_numbers(problem);
-    if (!status)
-        status = list_groups(problem, &list, &count);
+    berth_status status = list_groups(problem, &list, &count);
     if (status)
         return status;
     uint64_t sum = 0;
@@ -257,13 +256,21 @@ berth_status berth_problem_fingerprint(const berth_problem *problem, uint64_t *o
         uint64_t group = 0;
         for (end = k; end < count && !by_group(problem->buffers, list[k], list[end]); end++)
             group += row_hash(problem, list[end]);
-        sum += chain(2, group);
+        sum += mix(chain(2, group));
     }
     berth__heap_free(list);
     uint64_t hash = chain(sum, problem->buffer_count);
     hash = chain(hash, problem->capacity_bytes);
-    *out = chain(hash, problem->alignment ? problem->alignment : 1);
+    *out = mix(chain(hash, problem->alignment ? problem->alignment : 1));
     return BERTH_OK;
+}
+
+berth_status berth_problem_fingerprint(const berth_problem *problem, uint64_t *out)
+{
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "a fingerprint needs a place to go");
+    berth_status status = berth__rules_numbers(problem);
+    return status ? status : berth__rules_fingerprint(problem, out);
 }
 
 /* ---- Who is live ------------------------------------------------------------------------------- */
@@ -300,14 +307,8 @@ static void sink(const berth_problem *problem, size_t *heap, size_t count, size_
     }
 }
 
-berth_status berth_problem_live(const berth_problem *problem, int64_t time, size_t *indices, size_t room,
-                                size_t *count)
+size_t berth__rules_live(const berth_problem *problem, int64_t time, size_t *indices, size_t room)
 {
-    if (!count || (room && !indices))
-        return berth__fail(BERTH_INVALID_ARGUMENT, "the list of live buffers needs a place to go");
-    berth_status status = berth__rules_numbers(problem);
-    if (status)
-        return status;
     size_t found = 0;
     for (size_t i = 0; i < problem->buffer_count; i++) {
         if (!is_live(problem, i, time))
@@ -332,6 +333,70 @@ berth_status berth_problem_live(const berth_problem *problem, int64_t time, size
         indices[left - 1] = held;
         sink(problem, indices, left - 1, 0);
     }
-    *count = found;
-    return BERTH_OK;
+    return found;
+}
+
+berth_status berth_problem_live(const berth_problem *problem, int64_t time, size_t *indices, size_t room,
+                                size_t *count)
+{
+    if (!count || (room && !indices))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the list of live buffers needs a place to go");
+    berth_status status = berth__rules_numbers(problem);
+    if (!status)
+        *count = berth__rules_live(problem, time, indices, room);
+    return status;
+}
+
+/* ---- How much is live ---------------------------------------------------------------------------- */
+
+/* Adds `size` to the load at `lower` and takes it away at `upper`. */
+static void add_load(uint64_t *load, int64_t first, int64_t lower, int64_t upper, uint64_t size)
+{
+    load[(uint64_t)lower - (uint64_t)first] += size;
+    load[(uint64_t)upper - (uint64_t)first] -= size;
+}
+
+static void add_loads(const berth_problem *problem, int64_t first, uint64_t *load)
+{
+    for (size_t i = 0; i < problem->buffer_count; i++) {
+        const berth_problem_buffer *b = &problem->buffers[i];
+        uint64_t size = berth__rules_size(problem, b);
+        int64_t from = b->lower;
+        for (uint32_t k = 0; k < b->gap_count; k++) {
+            add_load(load, first, from, problem->gaps[b->gap_first + k].lower, size);
+            from = problem->gaps[b->gap_first + k].upper;
+        }
+        add_load(load, first, from, b->upper, size);
+    }
+}
+
+bool berth__rules_max_live(const berth_problem *problem, uint64_t *bytes, int64_t *when)
+{
+    enum { TIMES_A_BUFFER = 4 };
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (size_t i = 0; i < problem->buffer_count; i++) {
+        const berth_problem_buffer *b = &problem->buffers[i];
+        if (b->alias_group)
+            return false; /* of a group only the largest counts */
+        first = b->lower < first ? b->lower : first;
+        last = b->upper > last ? b->upper : last;
+    }
+    uint64_t span = problem->buffer_count ? (uint64_t)last - (uint64_t)first : 0;
+    if (span > TIMES_A_BUFFER * (uint64_t)problem->buffer_count)
+        return false;
+    uint64_t *load = berth__heap_zalloc((size_t)span + 1, sizeof *load), sum = 0, most = 0, at = 0;
+    if (!load)
+        return false;
+    add_loads(problem, first, load);
+    for (uint64_t t = 0; t <= span; t++) {
+        sum += load[t];
+        if (sum > most) {
+            most = sum;
+            at = t;
+        }
+    }
+    berth__heap_free(load);
+    *bytes = most;
+    *when = most ? (int64_t)((uint64_t)first + at) : 0;
+    return true;
 }

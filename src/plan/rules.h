@@ -14,6 +14,13 @@ berth_status berth__rules_numbers(const berth_problem *problem);
 berth_status berth__rules_collision(const berth_problem *problem, const uint64_t *offsets,
                                     berth_verdict *verdict);
 
+/* What the public functions of these names answer, for a problem whose numbers are known to be right. The
+ * last finds the most live by a table over all times; false where times are too sparse for one, or groups in
+ * the way, or memory is short: the prepared form knows it too, and takes longer to make. */
+berth_status berth__rules_fingerprint(const berth_problem *problem, uint64_t *out);
+size_t berth__rules_live(const berth_problem *problem, int64_t time, size_t *indices, size_t room);
+bool berth__rules_max_live(const berth_problem *problem, uint64_t *bytes, int64_t *when);
+
 /* What a buffer takes: its size up to a multiple of the problem's alignment. */
 static inline uint64_t berth__rules_size(const berth_problem *problem, const berth_problem_buffer *buffer)
 {

@@ -167,9 +167,8 @@ static berth_status certify(const berth_problem *problem, const berth__search *s
     memcpy(c.solver, search->best_solver, sizeof c.solver);
     for (size_t i = 0; i < problem->buffer_count; i++)
         c.naive_bytes += berth__rules_size(problem, &problem->buffers[i]);
-    berth_status status = berth_problem_live(problem, c.binding_time, NULL, 0, &c.binding_buffers);
-    if (!status)
-        status = berth_problem_fingerprint(problem, &c.fingerprint);
+    c.binding_buffers = berth__rules_live(problem, c.binding_time, NULL, 0);
+    berth_status status = berth__rules_fingerprint(problem, &c.fingerprint);
     if (!status)
         memcpy(out, &c, out->struct_size < sizeof c ? out->struct_size : sizeof c);
     return status;
@@ -245,14 +244,17 @@ berth_status berth_problem_max_live(const berth_problem *problem, uint64_t *byte
     if (!bytes)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the bound needs a place to go");
     berth__prepared prepared;
+    int64_t time = 0;
     berth_status status = berth_problem_validate(problem);
-    if (!status)
+    if (!status && !berth__rules_max_live(problem, bytes, &time)) {
         status = berth__prepared_init(&prepared, problem);
-    if (status)
-        return status;
-    *bytes = prepared.max_live * prepared.unit_bytes;
-    if (when)
-        *when = prepared.max_live_time;
-    berth__prepared_finish(&prepared);
-    return BERTH_OK;
+        if (status)
+            return status;
+        *bytes = prepared.max_live * prepared.unit_bytes;
+        time = prepared.max_live_time;
+        berth__prepared_finish(&prepared);
+    }
+    if (!status && when)
+        *when = time;
+    return status;
 }
