@@ -49,6 +49,22 @@ static berth_allocator *make_best_for_host(void)
     return berth_allocator_retain(a);
 }
 
+static berth_allocator *make_pool(void)
+{
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_pool_create(NULL, &a), BERTH_OK);
+    return a;
+}
+
+static berth_allocator *make_pool_compacting(void)
+{
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    options.compacting = true;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_pool_create(&options, &a), BERTH_OK);
+    return a;
+}
+
 /* ---- A user's allocator that brings the three required operations and nothing else -----------------------
  */
 
@@ -97,6 +113,8 @@ const source sources[] = {
     {"system full", make_system_full, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"fixed", make_fixed, NOTICES_BAD_FREES | SMALL | SHOWS_ALL_LIVE},
     {"best for host", make_best_for_host, 0},
+    {"pool", make_pool, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"pool compacting", make_pool_compacting, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"user's", make_user, 0},
 };
 const size_t source_count = sizeof sources / sizeof sources[0];

@@ -1,0 +1,109 @@
+/* The pool on a real device with real streams: blocks are filled, copied on and read back on several streams
+ * while they are freed and reused, and every byte is compared. The kind of device is the argument. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "berth/berth.h"
+
+static berth_device device;
+
+enum { STREAMS = 3, STEPS = 400, MOST_BYTES = 200000 };
+
+/* One step's host side: what goes in and what must come out. They live until the streams are done. */
+struct step {
+    unsigned char *in, *out;
+    size_t size_bytes;
+};
+
+static uint64_t next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}
+
+static void *take(berth_allocator *pool, size_t size_bytes, berth_stream *stream)
+{
+    berth_request request = BERTH_REQUEST_INIT;
+    request.stream = stream;
+    void *p = NULL;
+    assert_int_equal(berth_allocate(pool, size_bytes, 64, &request, &p), BERTH_OK);
+    return p;
+}
+
+/* host -> a -> b -> host on one stream; both blocks are freed at once, with the stream or without. */
+static void run_step(berth_allocator *pool, struct step *step, berth_stream *stream, bool tells_stream)
+{
+    size_t size = step->size_bytes;
+    void *a = take(pool, size, stream), *b = take(pool, size, stream);
+    assert_int_equal(berth_copy(device, a, step->in, size, BERTH_COPY_HOST_TO_DEVICE, stream, false),
+                     BERTH_OK);
+    assert_int_equal(berth_copy(device, b, a, size, BERTH_COPY_DEVICE_TO_DEVICE, stream, false), BERTH_OK);
+    assert_int_equal(berth_zero(device, a, size, stream, false), BERTH_OK);
+    assert_int_equal(berth_copy(device, step->out, b, size, BERTH_COPY_DEVICE_TO_HOST, stream, false),
+                     BERTH_OK);
+    assert_int_equal(berth_deallocate(pool, a, size, tells_stream ? stream : NULL), BERTH_OK);
+    assert_int_equal(berth_deallocate(pool, b, size, tells_stream ? stream : NULL), BERTH_OK);
+}
+
+static void reuse_never_overtakes_a_stream(void **state)
+{
+    (void)state;
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    options.device = device;
+    berth_allocator *pool = NULL;
+    assert_int_equal(berth_pool_create(&options, &pool), BERTH_OK);
+    berth_stream *streams[STREAMS];
+    for (size_t i = 0; i < STREAMS; i++)
+        assert_int_equal(berth_stream_create(device, &streams[i]), BERTH_OK);
+    struct step *steps = calloc(STEPS, sizeof *steps);
+    uint64_t random = 7;
+    for (size_t i = 0; i < STEPS; i++) {
+        struct step *step = &steps[i];
+        step->size_bytes = 1 + next_random(&random) % MOST_BYTES;
+        step->in = malloc(step->size_bytes);
+        step->out = calloc(1, step->size_bytes);
+        for (size_t k = 0; k < step->size_bytes; k++)
+            step->in[k] = (unsigned char)(i * 31 + k);
+        run_step(pool, step, streams[next_random(&random) % STREAMS], next_random(&random) % 2);
+    }
+    for (size_t i = 0; i < STREAMS; i++)
+        assert_int_equal(berth_stream_synchronize(streams[i]), BERTH_OK);
+    for (size_t i = 0; i < STEPS; i++) {
+        assert_memory_equal(steps[i].in, steps[i].out, steps[i].size_bytes);
+        free(steps[i].in);
+        free(steps[i].out);
+    }
+    free(steps);
+    berth_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(berth_stats_get(pool, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_in_use, 0);
+    assert_true(stats.num_allocs == 2 * STEPS);
+    assert_int_equal(berth_trim(pool, 0, NULL), BERTH_OK);
+    assert_int_equal(berth_stats_get(pool, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_reserved, 0);
+    for (size_t i = 0; i < STREAMS; i++)
+        berth_stream_destroy(streams[i]);
+    berth_allocator_release(pool);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "cpu";
+    for (int32_t kind = BERTH_DEVICE_CPU; kind <= BERTH_DEVICE_OPENCL; kind++)
+        if (strcmp(berth_device_kind_name((berth_device_kind)kind), name) == 0)
+            device.kind = kind;
+    int32_t count = 0;
+    if (berth_device_count((berth_device_kind)device.kind, &count) != BERTH_OK || count == 0) {
+        printf("no %s here: %s\n", name, berth_last_error()->message);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reuse_never_overtakes_a_stream)};
+    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}
