@@ -96,7 +96,8 @@ void berth__stream_release(berth_stream *stream);
 extern _Thread_local const berth_stream *berth__running_stream;
 
 /* Device memory in pieces: reserve address space, map memory into parts of it, unmap, unreserve. Sizes and
- * addresses are multiples of the granularity; a range is unmapped exactly as it was mapped. Mapped memory has
+ * addresses are multiples of the granularity; any run of mapped granules can be unmapped,
+ * however they were mapped. Mapped memory has
  * no defined content. Any thread, as long as the ranges are disjoint. BERTH_OK, BERTH_UNSUPPORTED,
  * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY, BERTH_OUT_OF_DEVICE_MEMORY, BERTH_DEVICE_ERROR. */
 berth_status berth__device_granularity(berth_device device, size_t *out);

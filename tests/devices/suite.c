@@ -536,6 +536,18 @@ static void memory_in_pieces(void **state)
     assert_int_equal(berth__device_map(device, base + piece, 2 * piece), BERTH_OK);
     assert_int_equal(berth__device_unmap(device, base + piece, 2 * piece), BERTH_OK);
     assert_int_equal(berth__device_unmap(device, base + 3 * piece, piece), BERTH_OK);
+    /* From the middle of what was mapped at once, and over the seam of two: a pool gives back so. */
+    assert_int_equal(berth__device_map(device, base, 4 * piece), BERTH_OK);
+    assert_int_equal(berth__device_map(device, base + 4 * piece, 4 * piece), BERTH_OK);
+    put(base + 5 * piece, there, sizeof there);
+    assert_int_equal(berth__device_unmap(device, base + piece, piece), BERTH_OK);
+    assert_int_equal(berth__device_unmap(device, base + 3 * piece, 2 * piece), BERTH_OK);
+    get(back, base + 5 * piece, sizeof back);
+    assert_memory_equal(back, there, sizeof back);
+    assert_int_equal(berth__device_map(device, base + piece, piece), BERTH_OK);
+    put(base + 2 * piece - 32, there, sizeof there);
+    assert_int_equal(berth__device_unmap(device, base, 3 * piece), BERTH_OK);
+    assert_int_equal(berth__device_unmap(device, base + 5 * piece, 3 * piece), BERTH_OK);
     assert_int_equal(berth__device_unreserve(device, base, 16 * piece), BERTH_OK);
 }
 
