@@ -40,7 +40,10 @@ static int check_solver(const char *name)
     const char *near = cli_nearest(name, names, count);
     if (near)
         return cli_misuse("plan", "there is no solver '%s'; did you mean '%s'?", name, near);
-    return cli_misuse("plan", "there is no solver '%s'", name);
+    char all[512] = "";
+    for (size_t k = 0, used = 0; k < count && used < sizeof all; k++)
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", k ? ", " : "", names[k]);
+    return cli_misuse("plan", "there is no solver '%s'; there are %s", name, all);
 }
 
 static int read_request(int argc, char **argv, plan_request *r)

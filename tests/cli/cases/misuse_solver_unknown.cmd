@@ -1,0 +1,1 @@
+berth plan small.csv --solver xyz 2>&1 | cut -c1-58
