@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 _Thread_local uint32_t berth__thread_plus_one;
-_Atomic bool berth__barrier_is_asymmetric;
-_Atomic uint32_t berth__fork_generation = 1;
+_Atomic uint32_t berth__inside_mark = 2;
 
 static berth__spin numbers_lock;
 static uint64_t numbers_taken[BERTH__THREADS_MAX / 64 + 1]; /* guard: numbers_lock */
@@ -31,7 +30,7 @@ static int membarrier(int command)
 
 static void after_fork_in_child(void)
 {
-    atomic_fetch_add(&berth__fork_generation, 1);
+    atomic_fetch_add(&berth__inside_mark, 2);
 }
 
 static void give_number(void *plus_one)
@@ -48,7 +47,7 @@ static void set_up(void)
     exit_key_works = pthread_key_create(&exit_key, give_number) == 0;
     pthread_atfork(NULL, NULL, after_fork_in_child);
     if (membarrier(register_private_expedited) == 0)
-        atomic_store(&berth__barrier_is_asymmetric, true);
+        atomic_fetch_or(&berth__inside_mark, 1);
 }
 
 /* The lowest free number: few threads then touch few slots, however many came and went. */
@@ -87,7 +86,7 @@ void berth__barrier_heavy(void)
 {
     pthread_once(&once, set_up);
     atomic_thread_fence(memory_order_seq_cst);
-    if (!atomic_load(&berth__barrier_is_asymmetric))
+    if (!(berth__inside() & 1))
         return;
     /* A registration that got lost (a checkpoint restored elsewhere) is renewed once. */
     if (membarrier(private_expedited) != 0) {
@@ -100,11 +99,12 @@ void berth__barrier_heavy(void)
 bool berth__fork_lock(berth__spin *spin, berth__rank rank)
 {
     BERTH__RANK_TAKE(rank);
-    uint32_t mine = berth__generation();
+    uint32_t mine = berth__inside();
     for (unsigned turn = 1;; turn++) {
         uint32_t holder = atomic_load_explicit(&spin->word, memory_order_relaxed);
-        if (holder != mine && atomic_compare_exchange_strong_explicit(
-                                  &spin->word, &holder, mine, memory_order_acquire, memory_order_relaxed))
+        if ((holder == 0 || !berth__same_generation(holder)) &&
+            atomic_compare_exchange_strong_explicit(&spin->word, &holder, mine, memory_order_acquire,
+                                                    memory_order_relaxed))
             return holder != 0;
         if (turn % 64 == 0)
             sched_yield();

@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "base/lock.h"
 
-#define BERTH__THREADS_MAX 8184u /* more live threads than this share one slot */
+#define BERTH__THREADS_MAX 8160u /* more live threads than this share one slot */
 #define BERTH__NO_THREAD UINT32_MAX
 
 /* Says to other files of ours that the variable is ours too, so that it is reached without a table. */
@@ -25,25 +25,31 @@ static inline uint32_t berth__thread(void)
     return BERTH_LIKELY(plus_one != 0) ? plus_one - 1 : berth__thread_take();
 }
 
+/* A mark that says "inside" for threads that run now: the fork generation, from 1, shifted by one, since what
+ * another thread of the parent was in the middle of must not hold up the child for ever; and in the lowest
+ * bit whether the kernel has membarrier(2). */
+extern BERTH__HIDDEN _Atomic uint32_t berth__inside_mark;
+static inline uint32_t berth__inside(void)
+{
+    return atomic_load_explicit(&berth__inside_mark, memory_order_relaxed);
+}
+static inline bool berth__same_generation(uint32_t mark)
+{
+    return mark >> 1 == berth__inside() >> 1;
+}
+
 /* An asymmetric barrier: a store before the light side and a load after it are ordered against the heavy
  * side's, as if both were full fences. The light side costs nothing where the kernel has membarrier(2); the
- * heavy side then interrupts the other processors. A thread that uses the light side has a number. */
-extern BERTH__HIDDEN _Atomic bool berth__barrier_is_asymmetric;
+ * heavy side then interrupts the other processors. A thread that uses the light side has a number; `mark` is
+ * what berth__inside gave it. */
 void berth__barrier_heavy(void);
 
-static inline void berth__barrier_light(void)
+static inline void berth__barrier_light(uint32_t mark)
 {
-    if (BERTH_LIKELY(atomic_load_explicit(&berth__barrier_is_asymmetric, memory_order_relaxed)))
+    if (BERTH_LIKELY(mark & 1))
         atomic_signal_fence(memory_order_seq_cst);
     else
         atomic_thread_fence(memory_order_seq_cst);
-}
-
-/* Counts forks, from 1: what another thread of the parent was in the middle of carries an older number. */
-extern BERTH__HIDDEN _Atomic uint32_t berth__fork_generation;
-static inline uint32_t berth__generation(void)
-{
-    return atomic_load_explicit(&berth__fork_generation, memory_order_relaxed);
 }
 
 /* A spin lock that a fork cannot leave taken: a holder from before the fork is passed over, and `true` says

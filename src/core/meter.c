@@ -24,9 +24,9 @@ void berth__meter_finish(berth__meter *m)
         berth__heap_free(atomic_load(&m->pieces[piece]));
 }
 
-berth__meter_slot *berth__meter_add_piece(berth__meter *m, uint32_t piece)
+static berth__meter_slot *add_piece(berth__meter *m, uint32_t piece)
 {
-    size_t size = ((size_t)8 << piece) * sizeof(berth__meter_slot);
+    size_t size = ((size_t)BERTH__METER_PIECE << piece) * sizeof(berth__meter_slot);
     berth__meter_slot *slots = berth__heap_aligned(size, 64);
     if (!slots)
         return NULL; /* the common slot serves */
@@ -38,13 +38,24 @@ berth__meter_slot *berth__meter_add_piece(berth__meter *m, uint32_t piece)
     return present;
 }
 
+berth__meter_slot *berth__meter_find_slot(berth__meter *m, uint32_t thread)
+{
+    if (thread >= BERTH__THREADS_MAX)
+        return NULL;
+    uint32_t piece = 31u - (uint32_t)__builtin_clz(thread / BERTH__METER_PIECE + 1);
+    berth__meter_slot *slots = atomic_load_explicit(&m->pieces[piece], memory_order_acquire);
+    if (!slots)
+        slots = add_piece(m, piece);
+    return slots ? &slots[thread - (((uint32_t)BERTH__METER_PIECE << piece) - BERTH__METER_PIECE)] : NULL;
+}
+
 /* Calls `each` on every slot there is. */
 static int64_t for_each_slot(berth__meter *m, int64_t (*each)(berth__meter_slot *slot))
 {
     int64_t sum = each(&m->common);
     for (uint32_t piece = 0; piece < BERTH__METER_PIECES; piece++) {
         berth__meter_slot *slots = atomic_load(&m->pieces[piece]);
-        for (uint32_t i = 0; slots && i < 8u << piece; i++)
+        for (uint32_t i = 0; slots && i < (uint32_t)BERTH__METER_PIECE << piece; i++)
             sum += each(&slots[i]);
     }
     return sum;
@@ -69,15 +80,22 @@ static bool is_closed(berth__meter *m)
     return atomic_load_explicit(&m->stopped, memory_order_acquire) == BERTH__METER_CLOSED;
 }
 
-static int64_t wait_for(berth__meter_slot *slot)
+void berth__meter_wait(berth__meter_slot *slot)
 {
-    uint32_t generation = berth__generation();
-    for (unsigned turn = 1; atomic_load_explicit(&slot->busy, memory_order_acquire) == generation; turn++) {
+    for (unsigned turn = 1;; turn++) {
+        uint32_t mark = atomic_load_explicit(&slot->busy, memory_order_acquire);
+        if (mark == 0 || !berth__same_generation(mark))
+            return;
         if (turn % 64 == 0)
             sched_yield();
         else
             berth__pause();
     }
+}
+
+static int64_t wait_for(berth__meter_slot *slot)
+{
+    berth__meter_wait(slot);
     return 0;
 }
 
@@ -408,7 +426,7 @@ static uint64_t largest_of(berth__meter *m)
     uint64_t largest = LOAD(m->common.largest);
     for (uint32_t piece = 0; piece < BERTH__METER_PIECES; piece++) {
         berth__meter_slot *slots = atomic_load(&m->pieces[piece]);
-        for (uint32_t i = 0; slots && i < 8u << piece; i++)
+        for (uint32_t i = 0; slots && i < (uint32_t)BERTH__METER_PIECE << piece; i++)
             if (LOAD(slots[i].largest) > largest)
                 largest = LOAD(slots[i].largest);
     }

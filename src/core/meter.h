@@ -30,7 +30,7 @@
 
 /* Written by its owner while busy, by others only while the meter is stopped. */
 typedef struct berth__meter_slot {
-    _Atomic uint32_t busy; /* the fork generation while its owner is inside, else 0 */
+    _Atomic uint32_t busy; /* berth__inside while its owner is, else 0 */
     _Atomic int64_t credit;
     _Atomic int64_t credit_max;
     _Atomic uint64_t num_allocs;
@@ -40,8 +40,8 @@ typedef struct berth__meter_slot {
     uint64_t owner_word;    /* for the meter's user: only the slot's thread may touch it */
 } berth__meter_slot;
 
-/* Piece k holds 8 << k slots. */
-enum { BERTH__METER_PIECES = 10 };
+/* Piece k holds BERTH__METER_PIECE << k slots. */
+enum { BERTH__METER_PIECE = 32, BERTH__METER_PIECES = 8 };
 
 /* Stopped for a moment, or for good: then its figures go on under the lock. */
 enum { BERTH__METER_STOPPED = 1, BERTH__METER_CLOSED = 2 };
@@ -77,7 +77,6 @@ void berth__meter_finish(berth__meter *m);
 berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes, bool commit);
 void berth__meter_commit_slow(berth__meter *m, uint64_t size_bytes, bool grew);
 bool berth__meter_sub_slow(berth__meter *m, uint64_t size_bytes);
-berth__meter_slot *berth__meter_add_piece(berth__meter *m, uint32_t piece);
 
 /* Takes back a claim that led to nothing; the peak does not see it. */
 void berth__meter_unclaim(berth__meter *m, uint64_t size_bytes);
@@ -98,36 +97,34 @@ void berth__meter_set_limit(berth__meter *m, uint64_t limit_bytes);
  * before this returns. [M7] */
 void berth__meter_close(berth__meter *m, _Atomic uint64_t *remaining);
 
-static inline uint32_t berth__meter_piece_of(uint32_t thread)
-{
-    return 31u - (uint32_t)__builtin_clz(thread / 8 + 1);
-}
+/* The slot of a thread beyond the first piece, or when its piece is not there yet. */
+berth__meter_slot *berth__meter_find_slot(berth__meter *m, uint32_t thread);
 
 /* The calling thread's slot; NULL if it has none. */
 static inline berth__meter_slot *berth__meter_slot_of(berth__meter *m, uint32_t thread)
 {
-    if (BERTH_UNLIKELY(thread >= BERTH__THREADS_MAX))
-        return NULL;
-    uint32_t piece = berth__meter_piece_of(thread);
-    berth__meter_slot *slots = atomic_load_explicit(&m->pieces[piece], memory_order_acquire);
-    if (BERTH_UNLIKELY(!slots)) {
-        slots = berth__meter_add_piece(m, piece);
-        if (!slots)
-            return NULL;
+    if (BERTH_LIKELY(thread < BERTH__METER_PIECE)) {
+        berth__meter_slot *slots = atomic_load_explicit(&m->pieces[0], memory_order_acquire);
+        if (BERTH_LIKELY(slots != NULL))
+            return &slots[thread];
     }
-    return &slots[thread - ((8u << piece) - 8u)];
+    return berth__meter_find_slot(m, thread);
 }
 
 /* Marks the slot busy; false (and not busy) if the meter is stopped. */
 static inline bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
 {
-    atomic_store_explicit(&slot->busy, berth__generation(), memory_order_relaxed);
-    berth__barrier_light();
+    uint32_t mark = berth__inside();
+    atomic_store_explicit(&slot->busy, mark, memory_order_relaxed);
+    berth__barrier_light(mark);
     if (BERTH_LIKELY(atomic_load_explicit(&m->stopped, memory_order_acquire) == 0))
         return true;
     atomic_store_explicit(&slot->busy, 0, memory_order_release);
     return false;
 }
+
+/* Waits until the slot's thread is not inside; the heavy barrier has been passed. */
+void berth__meter_wait(berth__meter_slot *slot);
 
 static inline void berth__meter_leave(berth__meter_slot *slot)
 {

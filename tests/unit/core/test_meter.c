@@ -299,8 +299,8 @@ static void a_child_goes_on_counting(void **state)
     berth__meter_init(&m, false);
     berth__meter_add(&m, 10);
     /* As if another thread had been inside and held the lock while this one forked. */
-    atomic_store(&berth__meter_slot_of(&m, 7)->busy, berth__generation());
-    atomic_store(&m.lock.word, berth__generation());
+    atomic_store(&berth__meter_slot_of(&m, 7)->busy, berth__inside());
+    atomic_store(&m.lock.word, berth__inside());
     pid_t child = fork();
     if (child == 0) {
         berth__meter_add(&m, 5);
