@@ -11,6 +11,8 @@
 
 #define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* For the few functions on every allocation's way, where a call would be a good part of the cost. */
+#define BERTH__INLINE static inline __attribute__((always_inline))
 #define BERTH_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Keeps `status` and the words for berth_last_error and returns `status`:

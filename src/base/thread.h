@@ -19,7 +19,7 @@ uint32_t berth__thread_take(void);
 
 /* The calling thread's number, dense from 0 and given to another thread only after this one has ended.
  * BERTH__NO_THREAD when there are too many. */
-static inline uint32_t berth__thread(void)
+BERTH__INLINE uint32_t berth__thread(void)
 {
     uint32_t plus_one = berth__thread_plus_one;
     return BERTH_LIKELY(plus_one != 0) ? plus_one - 1 : berth__thread_take();
@@ -29,11 +29,11 @@ static inline uint32_t berth__thread(void)
  * another thread of the parent was in the middle of must not hold up the child for ever; and in the lowest
  * bit whether the kernel has membarrier(2). */
 extern BERTH__HIDDEN _Atomic uint32_t berth__inside_mark;
-static inline uint32_t berth__inside(void)
+BERTH__INLINE uint32_t berth__inside(void)
 {
     return atomic_load_explicit(&berth__inside_mark, memory_order_relaxed);
 }
-static inline bool berth__same_generation(uint32_t mark)
+BERTH__INLINE bool berth__same_generation(uint32_t mark)
 {
     return mark >> 1 == berth__inside() >> 1;
 }
@@ -44,7 +44,7 @@ static inline bool berth__same_generation(uint32_t mark)
  * what berth__inside gave it. */
 void berth__barrier_heavy(void);
 
-static inline void berth__barrier_light(uint32_t mark)
+BERTH__INLINE void berth__barrier_light(uint32_t mark)
 {
     if (BERTH_LIKELY(mark & 1))
         atomic_signal_fence(memory_order_seq_cst);
@@ -55,7 +55,7 @@ static inline void berth__barrier_light(uint32_t mark)
 /* A spin lock that a fork cannot leave taken: a holder from before the fork is passed over, and `true` says
  * that this happened. All zero is unlocked. */
 bool berth__fork_lock(berth__spin *spin, berth__rank rank);
-static inline void berth__fork_unlock(berth__spin *spin, berth__rank rank)
+BERTH__INLINE void berth__fork_unlock(berth__spin *spin, berth__rank rank)
 {
     berth__spin_unlock(spin, rank);
 }

@@ -101,7 +101,7 @@ void berth__meter_close(berth__meter *m, _Atomic uint64_t *remaining);
 berth__meter_slot *berth__meter_find_slot(berth__meter *m, uint32_t thread);
 
 /* The calling thread's slot; NULL if it has none. */
-static inline berth__meter_slot *berth__meter_slot_of(berth__meter *m, uint32_t thread)
+BERTH__INLINE berth__meter_slot *berth__meter_slot_of(berth__meter *m, uint32_t thread)
 {
     if (BERTH_LIKELY(thread < BERTH__METER_PIECE)) {
         berth__meter_slot *slots = atomic_load_explicit(&m->pieces[0], memory_order_acquire);
@@ -112,7 +112,7 @@ static inline berth__meter_slot *berth__meter_slot_of(berth__meter *m, uint32_t 
 }
 
 /* Marks the slot busy; false (and not busy) if the meter is stopped. */
-static inline bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
+BERTH__INLINE bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
 {
     uint32_t mark = berth__inside();
     atomic_store_explicit(&slot->busy, mark, memory_order_relaxed);
@@ -126,7 +126,7 @@ static inline bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
 /* Waits until the slot's thread is not inside; the heavy barrier has been passed. */
 void berth__meter_wait(berth__meter_slot *slot);
 
-static inline void berth__meter_leave(berth__meter_slot *slot)
+BERTH__INLINE void berth__meter_leave(berth__meter_slot *slot)
 {
     atomic_store_explicit(&slot->busy, 0, memory_order_release);
 }
@@ -135,7 +135,7 @@ static inline void berth__meter_leave(berth__meter_slot *slot)
 #define BERTH__METER_STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 
 /* The slot's thread counts one allocation. */
-static inline void berth__meter_count(berth__meter_slot *slot, uint64_t size_bytes)
+BERTH__INLINE void berth__meter_count(berth__meter_slot *slot, uint64_t size_bytes)
 {
     BERTH__METER_STORE(slot->num_allocs, BERTH__METER_LOAD(slot->num_allocs) + 1);
     BERTH__METER_STORE(slot->blocks, BERTH__METER_LOAD(slot->blocks) + 1);
@@ -146,7 +146,7 @@ static inline void berth__meter_count(berth__meter_slot *slot, uint64_t size_byt
 
 /* Claims `size_bytes` before they are allocated, never above the limit. Followed by a commit or an unclaim.
  * Any thread. */
-static inline berth__meter_answer berth__meter_claim(berth__meter *m, uint64_t size_bytes)
+BERTH__INLINE berth__meter_answer berth__meter_claim(berth__meter *m, uint64_t size_bytes)
 {
     berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
     if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
@@ -162,7 +162,7 @@ static inline berth__meter_answer berth__meter_claim(berth__meter *m, uint64_t s
 }
 
 /* Counts the allocation of `size_bytes` that were claimed; `claimed` is what the claim answered. */
-static inline void berth__meter_commit(berth__meter *m, uint64_t size_bytes, berth__meter_answer claimed)
+BERTH__INLINE void berth__meter_commit(berth__meter *m, uint64_t size_bytes, berth__meter_answer claimed)
 {
     berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
     if (BERTH_LIKELY(claimed != BERTH__METER_GREW && slot && berth__meter_enter(m, slot))) {
@@ -174,7 +174,7 @@ static inline void berth__meter_commit(berth__meter *m, uint64_t size_bytes, ber
 }
 
 /* Claim and commit in one, for what is allocated already. BERTH__METER_OVER cannot come without a limit. */
-static inline berth__meter_answer berth__meter_add(berth__meter *m, uint64_t size_bytes)
+BERTH__INLINE berth__meter_answer berth__meter_add(berth__meter *m, uint64_t size_bytes)
 {
     berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
     if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
@@ -192,7 +192,7 @@ static inline berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
 
 /* A block of `size_bytes` that was added, or claimed and committed, is free again. True if the meter is
  * closed; if it is not, the meter is not touched any more once the call has counted the block. Any thread. */
-static inline bool berth__meter_sub(berth__meter *m, uint64_t size_bytes)
+BERTH__INLINE bool berth__meter_sub(berth__meter *m, uint64_t size_bytes)
 {
     berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
     if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {

@@ -6,53 +6,32 @@
 
 enum { first_room = 16 };
 
-static inline uint64_t mix(uint64_t x)
+/* What stands for the calling thread as an owner; one without a slot is nobody's equal. */
+static inline uint32_t owner_me(void)
 {
-    return x * 0x9e3779b97f4a7c15u;
+    uint32_t thread = berth__thread();
+    return thread < BERTH__THREADS_MAX ? thread + BERTH__SHARD_OWNED : UINT32_MAX;
 }
 
-static inline berth__shard *shard_of(berth__table *t, const void *address)
+/* With the lock held: the owner never enters again, and is not inside any more. */
+static void take_away(berth__table *t, berth__shard *s, uint32_t owner)
 {
-    return &t->shards[mix((uintptr_t)address >> 16) >> 58];
+    atomic_store(&s->owner, BERTH__SHARD_SHARED);
+    berth__barrier_heavy();
+    berth__meter_wait(berth__meter_slot_of(t->meter, owner - BERTH__SHARD_OWNED));
 }
 
-/* Where the search for `address` begins. */
-static inline uint32_t home_of(const berth__shard *s, const void *address)
-{
-    return (uint32_t)(mix((uintptr_t)address >> 4) >> 32) & (s->room - 1);
-}
-
-static inline void lock(berth__shard *s)
+static inline void lock(berth__table *t, berth__shard *s)
 {
     berth__spin_lock(&s->lock, BERTH__RANK_TABLE);
+    uint32_t owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
+    if (BERTH_UNLIKELY(owner >= BERTH__SHARD_OWNED && owner != owner_me()))
+        take_away(t, s, owner);
 }
 
 static inline void unlock(berth__shard *s)
 {
     berth__spin_unlock(&s->lock, BERTH__RANK_TABLE);
-}
-
-/* The entry of `address`, or the gap where it belongs. The shard has room, so there is always one. */
-static inline berth__entry *probe(berth__shard *s, const void *address)
-{
-    uint32_t i = home_of(s, address);
-    while (s->entries[i].address != address && s->entries[i].address)
-        i = (i + 1) & (s->room - 1);
-    return &s->entries[i];
-}
-
-static inline berth__entry *find(berth__shard *s, const void *address)
-{
-    if (s->room == 0)
-        return NULL;
-    berth__entry *e = probe(s, address);
-    return e->address ? e : NULL;
-}
-
-/* Three quarters is the most that linear probing likes. */
-static inline bool is_full(const berth__shard *s)
-{
-    return (uint64_t)s->count * 4 >= (uint64_t)s->room * 3;
 }
 
 /* With the lock held: moves everything into `fresh`, which holds `room` entries, and returns the old ones. */
@@ -64,37 +43,40 @@ static berth__entry *move_into(berth__shard *s, berth__entry *fresh, uint32_t ro
     s->room = room;
     for (uint32_t i = 0; i < old_room; i++)
         if (old[i].address)
-            *probe(s, old[i].address) = old[i];
+            *berth__shard_probe(s, old[i].address) = old[i];
     return old;
 }
 
 /* The lock is held, and let go while memory is asked for; another thread may grow the shard meanwhile. */
-static bool grow(berth__shard *s)
+static bool grow(berth__table *t, berth__shard *s)
 {
-    while (is_full(s)) {
+    while (berth__shard_is_full(s)) {
         uint32_t room = s->room ? s->room * 2 : first_room;
         unlock(s);
         berth__entry *fresh = room ? berth__heap_zalloc(room, sizeof *fresh) : NULL;
-        lock(s);
+        lock(t, s);
         if (!fresh)
-            return !is_full(s);
+            return !berth__shard_is_full(s);
         berth__entry *unused = room > s->room ? move_into(s, fresh, room) : fresh;
         unlock(s);
         berth__heap_free(unused);
-        lock(s);
+        lock(t, s);
     }
     return true;
 }
 
 bool berth__table_put(berth__table *t, const berth__entry *entry, berth__entry *old)
 {
-    berth__shard *s = shard_of(t, entry->address);
-    lock(s);
-    if (BERTH_UNLIKELY(is_full(s)) && !grow(s)) {
+    berth__shard *s = berth__table_shard(t, entry->address);
+    lock(t, s);
+    if (BERTH_UNLIKELY(berth__shard_is_full(s)) && !grow(t, s)) {
         unlock(s);
         return false;
     }
-    berth__entry *place = probe(s, entry->address);
+    if (atomic_load_explicit(&s->owner, memory_order_relaxed) == BERTH__SHARD_FRESH)
+        atomic_store_explicit(&s->owner, owner_me() == UINT32_MAX ? BERTH__SHARD_SHARED : owner_me(),
+                              memory_order_relaxed);
+    berth__entry *place = berth__shard_probe(s, entry->address);
     old->address = NULL;
     if (BERTH_UNLIKELY(place->address != NULL))
         *old = *place;
@@ -106,11 +88,11 @@ bool berth__table_put(berth__table *t, const berth__entry *entry, berth__entry *
 }
 
 /* Closes the gap at `hole`: an entry further on moves back unless its home lies behind the gap. */
-static void close_gap(berth__shard *s, uint32_t hole)
+void berth__shard_close_gap(berth__shard *s, uint32_t hole)
 {
     uint32_t mask = s->room - 1;
     for (uint32_t i = (hole + 1) & mask; s->entries[i].address; i = (i + 1) & mask) {
-        uint32_t home = home_of(s, s->entries[i].address);
+        uint32_t home = berth__shard_home(s, s->entries[i].address);
         if (((i - home) & mask) >= ((i - hole) & mask)) {
             s->entries[hole] = s->entries[i];
             hole = i;
@@ -121,23 +103,24 @@ static void close_gap(berth__shard *s, uint32_t hole)
 
 bool berth__table_take(berth__table *t, const void *address, berth__entry *out)
 {
-    berth__shard *s = shard_of(t, address);
-    lock(s);
-    berth__entry *e = find(s, address);
+    berth__shard *s = berth__table_shard(t, address);
+    lock(t, s);
+    berth__entry *e = berth__shard_find(s, address);
     if (BERTH_LIKELY(e != NULL)) {
         *out = *e;
-        close_gap(s, (uint32_t)(e - s->entries));
-        s->count--;
+        berth__shard_remove(s, e);
     }
     unlock(s);
     return e != NULL;
 }
 
+/* ---- Looking ------------------------------------------------------------------------------------- */
+
 bool berth__table_get(berth__table *t, const void *address, berth__entry *out)
 {
-    berth__shard *s = shard_of(t, address);
-    lock(s);
-    berth__entry *e = find(s, address);
+    berth__shard *s = berth__table_shard(t, address);
+    lock(t, s);
+    berth__entry *e = berth__shard_find(s, address);
     if (e)
         *out = *e;
     unlock(s);
@@ -148,7 +131,7 @@ bool berth__table_holds(berth__table *t, const void *p)
 {
     bool held = false;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && !held; s++) {
-        lock(s);
+        lock(t, s);
         for (uint32_t i = 0; i < s->room && !held; i++) {
             uintptr_t begin = (uintptr_t)s->entries[i].address;
             held = begin && (uintptr_t)p >= begin &&
@@ -208,7 +191,7 @@ static size_t survey(berth__table *t, bool *stacks)
 {
     size_t count = 0;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS; s++) {
-        lock(s);
+        lock(t, s);
         count += s->count;
         for (uint32_t i = 0; i < s->room && !*stacks; i++)
             *stacks = s->entries[i].address && s->entries[i].stack;
@@ -223,7 +206,7 @@ static bool fill(berth__table *t, berth__entry *copy, size_t room, size_t *count
     size_t n = 0;
     bool fits = true;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && fits; s++) {
-        lock(s);
+        lock(t, s);
         fits = s->count <= room - n;
         for (uint32_t i = 0; fits && i < s->room; i++)
             if (s->entries[i].address)

@@ -115,29 +115,42 @@ static inline uint64_t counted_size(struct tracker *t, const void *p, size_t siz
     return size_bytes;
 }
 
-static berth_status track(struct tracker *t, void *p, size_t size_bytes, const berth_request *request)
+/* The way with locks: another thread's shard, a shard that must grow, the first block, or a call stack. */
+static berth_status track_slowly(struct tracker *t, berth__entry *entry, uint64_t *word,
+                                 const berth_request *request)
 {
-    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, berth__thread());
-    uint64_t run = 0, *word = slot ? &slot->owner_word : &run; /* without a slot every id is a run */
-    berth__entry old, entry = {.address = p,
-                               .requested_bytes = size_bytes,
-                               .size_bytes = counted_size(t, p, size_bytes),
-                               .id = next_id(t, word),
-                               .label = berth__request_label(request)};
-    if (BERTH_UNLIKELY(t->stack_depth != 0) && !(entry.stack = capture(t->stack_depth)))
-        return no_memory(t, p, size_bytes, request);
-    if (BERTH_UNLIKELY(!berth__table_put(&t->table, &entry, &old))) {
-        berth__heap_free(entry.stack);
-        return no_memory(t, p, size_bytes, request);
+    berth__entry old;
+    void *p = (void *)(uintptr_t)entry->address;
+    if (t->stack_depth && !(entry->stack = capture(t->stack_depth)))
+        return no_memory(t, p, entry->requested_bytes, request);
+    if (!berth__table_put(&t->table, entry, &old)) {
+        berth__heap_free(entry->stack);
+        return no_memory(t, p, entry->requested_bytes, request);
     }
     use_id(word);
-    if (BERTH_UNLIKELY(old.address !=
-                       NULL)) { /* its block was freed past us, and the place given out again */
+    if (old.address) { /* its block was freed past us, and the place given out again */
         berth__heap_free(old.stack);
         (void)berth__meter_sub(&t->meter, old.size_bytes);
     }
-    berth__meter_add(&t->meter, entry.size_bytes);
+    berth__meter_add(&t->meter, entry->size_bytes);
     return BERTH_OK;
+}
+
+BERTH__INLINE berth_status track(struct tracker *t, void *p, size_t size_bytes, const berth_request *request)
+{
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, thread);
+    uint64_t run = 0, *word = slot ? &slot->owner_word : &run; /* without a slot every id is a run */
+    uint64_t counted = counted_size(t, p, size_bytes), id = next_id(t, word);
+    const char *label = berth__request_label(request);
+    if (BERTH_LIKELY(slot && t->stack_depth == 0 &&
+                     berth__table_put_alone(&t->table, thread, slot, p, size_bytes, counted, id, label))) {
+        use_id(word);
+        return BERTH_OK;
+    }
+    berth__entry entry = {
+        .address = p, .requested_bytes = size_bytes, .size_bytes = counted, .id = id, .label = label};
+    return track_slowly(t, &entry, word, request);
 }
 
 static berth_status tracking_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -161,12 +174,21 @@ static berth_status tracking_allocate(void *self, size_t size_bytes, size_t alig
     return BERTH_OK;
 }
 
+BERTH__INLINE bool take(struct tracker *t, const void *p, berth__entry *entry)
+{
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, thread);
+    if (BERTH_LIKELY(slot && berth__table_take_alone(&t->table, thread, slot, p, entry)))
+        return true;
+    return berth__table_take(&t->table, p, entry);
+}
+
 static berth_status tracking_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     struct tracker *t = self;
     berth__entry old, entry = {0};
     /* Taken out first: once the inner allocator has it back, another thread may get the same address. */
-    if (t->measures && BERTH_UNLIKELY(!berth__table_take(&t->table, p, &entry)))
+    if (t->measures && BERTH_UNLIKELY(!take(t, p, &entry)))
         return berth__fail(BERTH_BAD_FREE,
                            "%p is not a live block of this tracker: freed twice, or not its own", p);
     berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
@@ -360,6 +382,7 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     t->measures = t->inner_sizes || options->track_sizes;
     t->stack_depth = t->measures ? options->stack_depth : 0;
     berth__meter_init(&t->meter, options->exact_peak);
+    t->table.meter = &t->meter;
     atomic_init(&t->remaining, 1);
     *out = &t->base.base;
     return BERTH_OK;

@@ -10,9 +10,25 @@
 
 #include "wrap/table.h"
 
+static berth__meter meter; /* nobody owns more than a shard of it */
+
 static const void *at(uintptr_t n)
 {
     return (const void *)(n * 16 + 16);
+}
+
+static bool put_alone(berth__table *t, uintptr_t n, uint64_t id)
+{
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(t->meter, thread);
+    return slot && berth__table_put_alone(t, thread, slot, at(n), 16, 0, id, NULL);
+}
+
+static bool take_alone(berth__table *t, uintptr_t n, berth__entry *out)
+{
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(t->meter, thread);
+    return slot && berth__table_take_alone(t, thread, slot, at(n), out);
 }
 
 static void put(berth__table *t, uintptr_t n, uint64_t id)
@@ -31,6 +47,7 @@ static void it_agrees_with_an_array(void **state)
     static uint64_t ids[places];
     uint64_t seed = 7, next = 0;
     memset(&t, 0, sizeof t);
+    t.meter = &meter;
     for (int i = 0; i < 60000; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         uintptr_t n = (uintptr_t)(seed >> 40) % places;
@@ -38,11 +55,13 @@ static void it_agrees_with_an_array(void **state)
         assert_int_equal(berth__table_get(&t, at(n), &entry), ids[n] != 0);
         assert_int_equal(entry.id, ids[n]);
         if (ids[n]) {
-            assert_true(berth__table_take(&t, at(n), &entry));
+            assert_true((i % 2 && take_alone(&t, n, &entry)) || berth__table_take(&t, at(n), &entry));
             assert_int_equal(entry.id, ids[n]);
             ids[n] = 0;
         } else if (i % 3) {
-            put(&t, n, ids[n] = ++next);
+            ids[n] = ++next;
+            if (i % 2 == 0 || !put_alone(&t, n, next))
+                put(&t, n, next);
         }
     }
     berth__entry *copy = NULL;
@@ -60,7 +79,7 @@ static void it_agrees_with_an_array(void **state)
 static void an_address_twice_hands_the_first_out(void **state)
 {
     (void)state;
-    berth__table t = {0};
+    berth__table t = {.meter = &meter};
     put(&t, 5, 1);
     berth__entry old, entry = {.address = at(5), .id = 2};
     assert_true(berth__table_put(&t, &entry, &old));
@@ -73,7 +92,7 @@ static void an_address_twice_hands_the_first_out(void **state)
 static void blocks_are_found_by_their_middle(void **state)
 {
     (void)state;
-    berth__table t = {0};
+    berth__table t = {.meter = &meter};
     put(&t, 100, 1);
     assert_true(berth__table_holds(&t, at(100)));
     assert_true(berth__table_holds(&t, (const char *)at(100) + 15));
@@ -86,7 +105,7 @@ static void without_memory_nothing_changes(void **state)
 {
     (void)state;
     uint64_t live = berth__heap_live();
-    berth__table t = {0};
+    berth__table t = {.meter = &meter};
     berth__entry old, entry = {.address = at(1), .id = 1};
     berth__heap_fail_at(1, false);
     assert_false(berth__table_put(&t, &entry, &old));
@@ -119,13 +138,17 @@ static void *work(void *context)
     struct part *part = context;
     for (int round = 0; round < 20; round++) {
         for (uintptr_t n = 0; n < 200; n++) {
-            berth__entry old, entry = {.address = at(part->first + n), .id = n + 1};
+            berth__entry old = {0}, entry = {.address = at(part->first + n), .id = n + 1};
+            if (put_alone(part->table, part->first + n, n + 1))
+                continue;
             if (!berth__table_put(part->table, &entry, &old) || old.address)
                 return context;
         }
         for (uintptr_t n = 0; n < 200; n++) {
             berth__entry entry;
-            if (!berth__table_take(part->table, at(part->first + n), &entry) || entry.id != n + 1)
+            if ((!take_alone(part->table, part->first + n, &entry) &&
+                 !berth__table_take(part->table, at(part->first + n), &entry)) ||
+                entry.id != n + 1)
                 return context;
         }
     }
@@ -137,6 +160,7 @@ static void threads_do_not_mix(void **state)
     (void)state;
     static berth__table t;
     memset(&t, 0, sizeof t);
+    t.meter = &meter;
     struct part parts[4];
     pthread_t ids[4];
     for (int i = 0; i < 4; i++) {
