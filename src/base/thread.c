@@ -8,6 +8,7 @@
 
 _Thread_local uint32_t berth__thread_plus_one;
 _Atomic uint32_t berth__inside_mark = 2;
+_Atomic bool berth__barrier_is_asymmetric;
 
 static berth__spin numbers_lock;
 static uint64_t numbers_taken[BERTH__THREADS_MAX / 64 + 1]; /* guard: numbers_lock */
@@ -46,8 +47,10 @@ static void set_up(void)
 {
     exit_key_works = pthread_key_create(&exit_key, give_number) == 0;
     pthread_atfork(NULL, NULL, after_fork_in_child);
-    if (membarrier(register_private_expedited) == 0)
+    if (membarrier(register_private_expedited) == 0) {
         atomic_fetch_or(&berth__inside_mark, 1);
+        atomic_store(&berth__barrier_is_asymmetric, true);
+    }
 }
 
 /* The lowest free number: few threads then touch few slots, however many came and went. */

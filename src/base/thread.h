@@ -44,12 +44,23 @@ BERTH__INLINE bool berth__same_generation(uint32_t mark)
  * what berth__inside gave it. */
 void berth__barrier_heavy(void);
 
-BERTH__INLINE void berth__barrier_light(uint32_t mark)
+BERTH__INLINE void berth__barrier_light_at(uint32_t mark)
 {
     if (BERTH_LIKELY(mark & 1))
         atomic_signal_fence(memory_order_seq_cst);
     else
         atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* The same for users that keep the two apart. */
+extern BERTH__HIDDEN _Atomic bool berth__barrier_is_asymmetric;
+BERTH__INLINE void berth__barrier_light(void)
+{
+    berth__barrier_light_at(berth__inside());
+}
+BERTH__INLINE uint32_t berth__generation(void)
+{
+    return berth__inside();
 }
 
 /* A spin lock that a fork cannot leave taken: a holder from before the fork is passed over, and `true` says

@@ -116,7 +116,7 @@ BERTH__INLINE bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
 {
     uint32_t mark = berth__inside();
     atomic_store_explicit(&slot->busy, mark, memory_order_relaxed);
-    berth__barrier_light(mark);
+    berth__barrier_light_at(mark);
     if (BERTH_LIKELY(atomic_load_explicit(&m->stopped, memory_order_acquire) == 0))
         return true;
     atomic_store_explicit(&slot->busy, 0, memory_order_release);
