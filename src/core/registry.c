@@ -1,5 +1,5 @@
 /* The registry: named allocators, best first, and the two answers that are asked for all the time, kept. */
-#include "berth/registry.h"
+#include "core/registry.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,7 +44,7 @@ static uint64_t changes;                               /* guard: registry_lock; 
 
 /* The kept answers; NULL: find out. Stored with the lock held, for the list of that moment. */
 static _Atomic(berth_allocator *) kept_best;
-static _Atomic(berth_allocator *) kept_for_host;
+_Atomic(berth_allocator *) berth__kept_for_host;
 
 static void lock(void)
 {
@@ -60,7 +60,7 @@ static void forget_kept(void)
 {
     changes++;
     atomic_store(&kept_best, NULL);
-    atomic_store(&kept_for_host, NULL);
+    atomic_store(&berth__kept_for_host, NULL);
 }
 
 /* ---- Entries ------------------------------------------------------------------------------------- */
@@ -309,7 +309,7 @@ berth_status berth_registry_best_for(berth_attributes attributes, berth_allocato
 }
 
 /* The best for the host whose factory works: a CPU allocator is always there. */
-static berth_allocator *find_for_host(void)
+berth_allocator *berth__registry_find_for_host(void)
 {
     berth_allocator *found = NULL;
     for (uint32_t skip = 0; !found; skip++) {
@@ -322,18 +322,12 @@ static berth_allocator *find_for_host(void)
             unlock();
             return berth__system_default();
         }
-        if (make_and_unlock(e, &kept_for_host, &found) != BERTH_OK)
+        if (make_and_unlock(e, &berth__kept_for_host, &found) != BERTH_OK)
             berth__log(BERTH_LOG_WARNING,
                        "the best allocator for the host cannot be had, the next one serves: %s",
                        berth_last_error()->message);
     }
     return found;
-}
-
-berth_allocator *berth_cpu_allocator(void)
-{
-    berth_allocator *kept = atomic_load_explicit(&kept_for_host, memory_order_acquire);
-    return BERTH_LIKELY(kept != NULL) ? kept : find_for_host();
 }
 
 /* ---- Looking through ------------------------------------------------------------------------------ */

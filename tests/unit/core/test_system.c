@@ -38,7 +38,7 @@ static void there_is_one_before_main(void **state)
     (void)state;
     assert_non_null(block_before_main);
     assert_ptr_equal(berth_cpu_allocator(), berth_cpu_allocator());
-    assert_string_equal(berth_allocator_name(berth_cpu_allocator()), "system");
+    assert_string_equal(berth_allocator_name(berth_cpu_allocator()), "pool"); /* registered above "system" */
     assert_int_equal(berth_deallocate(berth_cpu_allocator(), block_before_main, 100, NULL), BERTH_OK);
 }
 
