@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "brute.h"
 
-enum { PROBLEMS = 150 };
+enum { PROBLEMS = 60 };
 
 static const random_shape tiny[] = {
     {.buffers = 7, .times = 8, .sizes = 6, .unit = 1},
