@@ -13,6 +13,8 @@
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 /* For the few functions on every allocation's way, where a call would be a good part of the cost. */
 #define BERTH__INLINE static inline __attribute__((always_inline))
+/* And the ones whose cost is promised in nanoseconds: a cache line of their own is worth half of one. */
+#define BERTH_HOT __attribute__((hot, aligned(64)))
 #define BERTH_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Keeps `status` and the words for berth_last_error and returns `status`:

@@ -238,16 +238,31 @@ static inline bool request_is_sound(const berth_allocator *a, size_t size_bytes,
            (!request || request->struct_size >= sizeof *request);
 }
 
-berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
-                            const berth_request *request, void **out)
+/* What is refused, and what is empty: out of the way of the others. */
+static __attribute__((noinline, cold)) berth_status allocate_rarely(berth_allocator *a, size_t size_bytes,
+                                                                    size_t alignment,
+                                                                    const berth_request *request, void **out)
 {
     if (out)
         *out = NULL;
-    if (BERTH_UNLIKELY(!request_is_sound(a, size_bytes, alignment, request, out)))
+    if (!request_is_sound(a, size_bytes, alignment, request, out))
         return refuse_request(a, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(size_bytes == 0) && !a->ops.allocates_empty(a->self))
+    if (size_bytes == 0 && !a->ops.allocates_empty(a->self))
         return BERTH_OK;
     return berth__allocate(a, size_bytes, alignment, request ? request : &plain_request, out);
+}
+
+BERTH_HOT berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
+                                      const berth_request *request, void **out)
+{
+    /* Without a branch for the request that most callers leave out, and with one limit that refuses 0 too. */
+    const berth_request *full = request ? request : &plain_request;
+    if (BERTH_UNLIKELY(!a || !out || size_bytes - 1 >= (size_t)PTRDIFF_MAX - BERTH_ALIGNMENT_MAX ||
+                       alignment - 1 >= BERTH_ALIGNMENT_MAX || (alignment & (alignment - 1)) != 0 ||
+                       full->struct_size < sizeof *full))
+        return allocate_rarely(a, size_bytes, alignment, request, out);
+    *out = NULL;
+    return berth__allocate(a, size_bytes, alignment, full, out);
 }
 
 static berth_status no_allocator(void)
@@ -255,7 +270,7 @@ static berth_status no_allocator(void)
     return berth__fail(BERTH_INVALID_ARGUMENT, "the allocator is NULL");
 }
 
-berth_status berth_deallocate(berth_allocator *a, void *p, size_t size_bytes, berth_stream *stream)
+BERTH_HOT berth_status berth_deallocate(berth_allocator *a, void *p, size_t size_bytes, berth_stream *stream)
 {
     if (BERTH_UNLIKELY(!a))
         return no_allocator();

@@ -69,8 +69,15 @@ static bool is_enough(const berth__block *b, size_t bytes, size_t alignment)
     return b->bytes >= bytes && b->alignment >= alignment;
 }
 
-/* The smallest idle block that is enough; else the largest, to be exchanged; NULL if none is idle. */
-static berth__block *claim_idle(berth__planned *p, size_t bytes, size_t alignment)
+static bool is_ready(const berth__block *b, const berth__plan_content *plan)
+{
+    return b->ledger.words && b->ledger.rank_count >= plan->rank_count && b->ledger.live == 0 &&
+           b->remote_words * 64 >= plan->rank_count;
+}
+
+/* The smallest idle block that is enough; else the largest, to be exchanged; NULL if none is idle. One that
+ * needs nothing more has its plan when it comes back. */
+static berth__block *claim_idle(berth__planned *p, size_t bytes, size_t alignment, berth__plan_content *plan)
 {
     berth__block *best = NULL;
     lock(p);
@@ -85,6 +92,8 @@ static berth__block *claim_idle(berth__planned *p, size_t bytes, size_t alignmen
     }
     if (best)
         best->state = BERTH__BLOCK_RUNNING;
+    if (best && is_enough(best, bytes, alignment) && is_ready(best, plan))
+        best->plan = plan;
     unlock(p);
     return best;
 }
@@ -164,7 +173,11 @@ berth_status berth__block_take(berth__planned *p, berth__plan_content *plan, ber
     if (plan->total_bytes > (uint64_t)PTRDIFF_MAX - BERTH_ALIGNMENT_MAX)
         return berth__fail(BERTH_OVERFLOW, "a block of %llu bytes is more than this machine can address",
                            (unsigned long long)plan->total_bytes);
-    berth__block *b = claim_idle(p, bytes, alignment);
+    berth__block *b = claim_idle(p, bytes, alignment, plan);
+    if (b && b->plan) {
+        *out = b;
+        return BERTH_OK;
+    }
     if (!b)
         b = add_block(p);
     if (!b)

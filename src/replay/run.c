@@ -5,11 +5,13 @@
 
 const berth_step berth__nothing_expected = {0, BERTH__NOWHERE};
 
-static _Thread_local berth_run *current;
+/* Never NULL, so that the hot path has one thing less to ask: without a scope it is of no allocator. */
+static berth_run no_run = {.next = &berth__nothing_expected};
+static _Thread_local berth_run *current = &no_run;
 
 berth_run *berth_run_current(void)
 {
-    return current;
+    return current->allocator ? current : NULL;
 }
 
 /* ---- Hot --------------------------------------------------------------------------------------------- */
@@ -22,15 +24,15 @@ static berth_status allocate_slow(berth_run *run, size_t size_bytes, size_t alig
     return berth__record_allocate((berth__recorder *)run, size_bytes, alignment, request, out);
 }
 
-berth_status berth__planned_allocate(void *self, size_t size_bytes, size_t alignment,
-                                     const berth_request *request, void **out)
+BERTH_HOT berth_status berth__planned_allocate(void *self, size_t size_bytes, size_t alignment,
+                                               const berth_request *request, void **out)
 {
     berth_run *run = current;
-    if (BERTH_UNLIKELY(!run || run->allocator != self))
+    if (BERTH_UNLIKELY(run->allocator != self))
         return berth__allocate(((berth__wrapper *)self)->inner, size_bytes, alignment, request, out);
     const berth_step *step = run->next;
-    if (BERTH_UNLIKELY(!berth_run_expects(run, size_bytes, alignment) || request->flags & BERTH_ZEROED ||
-                       request->stream != run->stream))
+    if (BERTH_UNLIKELY(!berth_run_expects(run, size_bytes, alignment) ||
+                       ((request->flags & BERTH_ZEROED) | (request->stream != run->stream))))
         return allocate_slow(run, size_bytes, alignment, request, out);
     run->next = step + 1;
     *out = run->base + step->offset;
@@ -44,10 +46,10 @@ static berth_status deallocate_slow(berth_run *run, void *p, size_t size_bytes, 
     return berth__record_deallocate((berth__recorder *)run, p, size_bytes, stream);
 }
 
-berth_status berth__planned_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+BERTH_HOT berth_status berth__planned_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth_run *run = current;
-    if (BERTH_UNLIKELY(!run || run->allocator != self))
+    if (BERTH_UNLIKELY(run->allocator != self))
         return berth__planned_free_foreign(self, p, size_bytes, stream);
     const berth_step *step = run->next;
     if (BERTH_UNLIKELY(step->size_bytes != 0 || (uintptr_t)run->base + step->offset != (uintptr_t)p ||
@@ -97,11 +99,12 @@ static berth_status end_run(berth_run *run, void *result)
 static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static bool exit_key_made;
+static _Thread_local bool exit_noted; /* this thread's destructor will run */
 
 static void on_thread_exit(void *value)
 {
     (void)value;
-    if (!current)
+    if (!current->allocator)
         return;
     berth__log(BERTH_LOG_WARNING, "a thread exits inside a %s scope; the scope is ended for it",
                kind_name(current->kind));
@@ -129,7 +132,7 @@ berth_status berth__run_options_read(const berth_run_options *from, berth_run_op
 
 berth_status berth__run_may_open(void)
 {
-    if (!current)
+    if (!current->allocator)
         return BERTH_OK;
     return berth__fail(BERTH_BUSY, "a %s scope is open on this thread; scopes do not nest, end it first",
                        kind_name(current->kind));
@@ -143,17 +146,18 @@ berth_status berth__run_open(berth_run *run, berth_allocator *planned, berth_run
     run->kind = kind;
     run->allocator = berth_allocator_retain(planned);
     current = run;
-    pthread_once(&exit_once, make_exit_key);
-    if (exit_key_made)
-        pthread_setspecific(exit_key, run);
+    if (!exit_noted) {
+        pthread_once(&exit_once, make_exit_key);
+        exit_noted = exit_key_made && pthread_setspecific(exit_key, &no_run) == 0;
+    }
     return BERTH_OK;
 }
 
 berth_run *berth__run_find(berth_allocator *planned, berth_run_kind kind)
 {
-    if (current && current->allocator == planned && current->kind == kind)
+    if (planned && current->allocator == planned && current->kind == kind)
         return current;
-    if (!current)
+    if (!current->allocator)
         berth__fail(BERTH_NOT_FOUND, "no scope is open on this thread; a %s scope was to be ended",
                     kind_name(kind));
     else
@@ -166,9 +170,7 @@ berth_run *berth__run_find(berth_allocator *planned, berth_run_kind kind)
 
 void berth__run_close(void)
 {
-    current = NULL;
-    if (exit_key_made)
-        pthread_setspecific(exit_key, NULL);
+    current = &no_run;
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------------ */
@@ -201,7 +203,7 @@ void berth_run_guard_end(berth_run_guard *guard)
     if (!guard || !guard->planned)
         return;
     /* The body may have ended the scope itself; then there is nothing left to do. */
-    if (!current || current->allocator != guard->planned || current->kind != guard->kind)
+    if (current->allocator != guard->planned || current->kind != guard->kind)
         return;
     berth_status status = end_run(current, guard->result);
     if (status != BERTH_OK && guard->kind == BERTH_RUN_RECORD)
