@@ -40,7 +40,7 @@ static bool note_allocation(berth__recorder *r, const void *p, size_t size_bytes
     bool replaced = false;
     uint64_t old = 0;
     if (r->count >= UINT32_MAX / 2 - 2 || !make_room(r) ||
-        !berth__pointers_put(&r->live, p, r->count, &replaced, &old))
+        !berth__handed_put(&r->live, p, r->count, &replaced, &old))
         return false;
     /* The inner allocator gave out an address that we think is live: another thread has freed it. */
     if (replaced && !note_free(r, old))
@@ -69,7 +69,7 @@ berth_status berth__record_deallocate(berth__recorder *r, void *p, size_t size_b
 {
     uint64_t id = 0;
     /* What is not in the table comes from outside the scope, and passes. */
-    if (BERTH_LIKELY(berth__pointers_take(&r->live, p, &id)) && !r->failed)
+    if (BERTH_LIKELY(berth__handed_take(&r->live, p, &id)) && !r->failed)
         r->failed = !note_free(r, id);
     return berth__planned_free_foreign(r->planned, p, size_bytes, stream);
 }
@@ -78,7 +78,7 @@ berth_status berth__record_deallocate(berth__recorder *r, void *p, size_t size_b
 
 static void recorder_free(berth__recorder *r)
 {
-    berth__pointers_finish(&r->live);
+    berth__handed_finish(&r->live);
     berth__heap_free(r->allocations);
     berth__heap_free(r->free_order);
     berth__heap_free(r->key);

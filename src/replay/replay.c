@@ -270,7 +270,7 @@ static berth_status serve_by_inner(berth__replay *r, const wanted *w, void **out
     bool replaced = false;
     uint64_t old = 0;
     /* Without memory for the table the figures miss this block; the block itself is as good. */
-    if (!berth__pointers_put(&r->fallback, *out, w->size_bytes, &replaced, &old))
+    if (!berth__handed_put(&r->fallback, *out, w->size_bytes, &replaced, &old))
         return BERTH_OK;
     r->fallback_live += w->size_bytes - (replaced ? old : 0);
     if (r->fallback_live > r->report.fallback_bytes)
@@ -503,7 +503,7 @@ berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_byt
     if (in_block(r, p))
         return free_planned(r, (uintptr_t)p - (uintptr_t)r->head.base, stream);
     uint64_t size = 0;
-    if (r->fallback.count && berth__pointers_take(&r->fallback, p, &size)) {
+    if (r->fallback.count && berth__handed_take(&r->fallback, p, &size)) {
         measure_now(r);
         r->fallback_live -= size;
     }
@@ -639,7 +639,7 @@ berth_status berth_replay_end(berth_allocator *allocator, berth_report *report)
         report_stragglers(r);
     r->report.peak_with_plan_bytes = r->report.block_bytes + r->report.fallback_bytes;
     berth__report_give(&r->report, report);
-    berth__pointers_finish(&r->fallback);
+    berth__handed_finish(&r->fallback);
     berth__streams_end(r);
     berth__run_close();
     berth__block_give(r->planned, r->block);

@@ -17,8 +17,8 @@
 #include "berth/replay.h"
 #include "core/allocator.h"
 #include "plan/plan.h"
+#include "replay/handed.h"
 #include "replay/ledger.h"
-#include "replay/pointers.h"
 
 typedef struct berth__planned berth__planned;
 typedef struct berth__block berth__block;
@@ -49,7 +49,7 @@ typedef struct berth__replay {
     uint32_t missing;  /* not live, and planned to be live at `expected` */
     uint64_t planned_live;
     /* what the fallback served */
-    berth__pointers fallback; /* with their sizes */
+    berth__handed fallback; /* with their sizes */
     uint64_t fallback_live;
     berth_report report;
 } berth__replay;
@@ -99,7 +99,7 @@ typedef struct berth__recorder {
     berth_solve_options solve;
     bool has_solve;
     bool failed; /* out of memory: what is recorded is not complete */
-    berth__pointers live;
+    berth__handed live;
     berth_plan_allocation *allocations;
     uint32_t *free_order;
     size_t count, room;
