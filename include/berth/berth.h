@@ -4,6 +4,7 @@
 
 #include "berth/allocator.h"
 #include "berth/buffer.h"
+#include "berth/decorators.h"
 #include "berth/device.h"
 #include "berth/log.h"
 #include "berth/plan.h"

@@ -21,7 +21,8 @@ struct berth_allocator {
     void *self;
     berth_allocator_ops ops; /* complete: no entry is NULL */
     _Atomic uint32_t references;
-    bool embedded; /* `destroy` frees the handle too */
+    bool embedded;   /* `destroy` frees the handle too */
+    bool has_header; /* its blocks have a berth__header in front; see core/header.h */
 };
 
 /* Fills an embedded handle with one reference. `ops` may lack optional operations, not required ones. */

@@ -169,6 +169,13 @@ static void raise_peak(berth__meter *m, int64_t to)
         ;
 }
 
+/* A limit was set below what is in use: until enough is free again nobody keeps credit. */
+static bool is_over_limit(berth__meter *m)
+{
+    int64_t limit = LOAD(m->limit);
+    return limit != 0 && LOAD(m->claimed) > limit;
+}
+
 /* `bytes` more from the common figure, with up to `extra` on top where the limit is far; BERTH_OK tells in
  * `extra` how much of it came. False: the limit would be exceeded. */
 static bool take(berth__meter *m, int64_t bytes, int64_t *extra)
@@ -283,7 +290,7 @@ berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes
             }
             /* Asked now that it cannot change: the meter may have become shared just before. */
             shared = LOAD(m->owner) == meter_shared;
-            if (!m->exact && shared && LOAD(slot->credit_max) == 0)
+            if (!m->exact && shared && LOAD(slot->credit_max) == 0 && !is_over_limit(m))
                 STORE(slot->credit_max, BERTH__METER_CREDIT);
             answer = claim_in_slot(m, slot, size, !shared, commit);
             berth__meter_leave(slot);
@@ -324,13 +331,79 @@ void berth__meter_commit_slow(berth__meter *m, uint64_t size_bytes, bool grew)
     leave_any(m, slot);
 }
 
+/* ---- True peaks ---------------------------------------------------------------------------------- */
+
+/* Within the slot's credit and, for the rest, up to the peak that is known. The slot is entered. */
+static bool add_below_peak(berth__meter *m, berth__meter_slot *slot, int64_t size, bool owned)
+{
+    int64_t missing = size - LOAD(slot->credit);
+    if (missing <= 0) {
+        STORE(slot->credit, -missing);
+        return true;
+    }
+    if (owned) { /* nobody else has credit: what is claimed now is in use */
+        STORE(m->claimed, LOAD(m->claimed) + missing);
+        raise_peak(m, LOAD(m->claimed));
+        STORE(slot->credit, 0);
+        return true;
+    }
+    if (LOAD(slot->credit_max) == 0)
+        STORE(slot->credit_max, BERTH__METER_CREDIT);
+    int64_t claimed = LOAD(m->claimed);
+    while (missing <= LOAD(m->peak) - claimed)
+        if (atomic_compare_exchange_weak_explicit(&m->claimed, &claimed, claimed + missing,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            STORE(slot->credit, 0);
+            return true;
+        }
+    return false;
+}
+
+static int64_t credit_of(berth__meter_slot *slot);
+
+/* While a program grows nobody has credit, and then nobody needs to be stopped: all that was claimed was in
+ * use at the moment the slots were looked at, provided that it is still the same. */
+static bool add_without_credit(berth__meter *m, int64_t size)
+{
+    int64_t claimed = atomic_load(&m->claimed);
+    if (for_each_slot(m, credit_of) != 0 ||
+        !atomic_compare_exchange_strong(&m->claimed, &claimed, claimed + size))
+        return false;
+    raise_peak(m, claimed + size);
+    return true;
+}
+
+void berth__meter_add_true_slow(berth__meter *m, uint64_t size_bytes)
+{
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(m, thread);
+    int64_t size = (int64_t)size_bytes;
+    while (!is_settled(m, slot, thread))
+        ;
+    if (slot && berth__meter_enter(m, slot)) {
+        bool added = add_below_peak(m, slot, size, LOAD(m->owner) == thread + meter_owned);
+        berth__meter_leave(slot);
+        if (added)
+            return;
+    }
+    if (add_without_credit(m, size))
+        return;
+    lock(m);
+    stop(m);
+    collect(m);
+    atomic_fetch_add(&m->claimed, size);
+    raise_peak(m, LOAD(m->claimed)); /* [M8] no credit is out: this is what is in use */
+    resume(m);
+    unlock(m);
+}
+
 /* ---- Giving back --------------------------------------------------------------------------------- */
 
 /* The slot is entered and the meter is shared: what is too much for one slot goes back. */
 static void free_in_slot(berth__meter *m, berth__meter_slot *slot, int64_t size)
 {
     int64_t credit = LOAD(slot->credit) + size;
-    int64_t keep = m->exact ? 0 : credit <= BERTH__METER_CREDIT ? credit : REFILL;
+    int64_t keep = m->exact || is_over_limit(m) ? 0 : credit <= BERTH__METER_CREDIT ? credit : REFILL;
     if (credit > keep)
         atomic_fetch_sub_explicit(&m->claimed, credit - keep, memory_order_relaxed);
     STORE(slot->credit, keep);
@@ -469,12 +542,22 @@ void berth__meter_clear(berth__meter *m)
     unlock(m);
 }
 
+static int64_t forbid_credit(berth__meter_slot *slot)
+{
+    STORE(slot->credit_max, 0);
+    return 0;
+}
+
 void berth__meter_set_limit(berth__meter *m, uint64_t limit_bytes)
 {
     lock(m);
     stop(m);
     collect(m); /* credit given out under another limit must not be used under this one */
     atomic_store(&m->limit, (int64_t)(limit_bytes > INT64_MAX ? INT64_MAX : limit_bytes));
+    if (is_over_limit(m)) {
+        STORE(m->owner, meter_shared);
+        for_each_slot(m, forbid_credit);
+    }
     resume(m);
     unlock(m);
 }

@@ -190,6 +190,42 @@ BERTH__INLINE berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
     return berth__meter_claim_slow(m, size_bytes, true);
 }
 
+/* Adds what is allocated already to a meter whose peak is true also with several threads: nobody claims above
+ * the peak, so that it rises only when, with all credit collected, that much is really in use [M8]. Below the
+ * peak it costs what berth__meter_add costs. For meters that only this and berth__meter_sub change. */
+void berth__meter_add_true_slow(berth__meter *m, uint64_t size_bytes);
+BERTH__INLINE void berth__meter_add_true(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
+    if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
+        int64_t credit = BERTH__METER_LOAD(slot->credit);
+        if (BERTH_LIKELY(credit >= (int64_t)size_bytes)) {
+            BERTH__METER_STORE(slot->credit, credit - (int64_t)size_bytes);
+            berth__meter_leave(slot);
+            return;
+        }
+        berth__meter_leave(slot);
+    }
+    berth__meter_add_true_slow(m, size_bytes);
+}
+
+/* What was claimed, or added with berth__meter_add_true, is free again: as berth__meter_sub, for meters that
+ * do not count blocks. */
+BERTH__INLINE void berth__meter_give(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
+    if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
+        int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
+        if (BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max))) {
+            BERTH__METER_STORE(slot->credit, credit);
+            berth__meter_leave(slot);
+            return;
+        }
+        berth__meter_leave(slot);
+    }
+    berth__meter_sub_slow(m, size_bytes);
+}
+
 /* A block of `size_bytes` that was added, or claimed and committed, is free again. True if the meter is
  * closed; if it is not, the meter is not touched any more once the call has counted the block. Any thread. */
 BERTH__INLINE bool berth__meter_sub(berth__meter *m, uint64_t size_bytes)

@@ -16,13 +16,8 @@
 #include <unistd.h>
 
 #include "core/allocator.h"
+#include "core/header.h"
 #include "core/meter.h"
-
-struct header {
-    uint64_t size_bytes;
-    uint32_t offset;
-    uint32_t check;
-};
 
 struct system {
     berth_allocator base;
@@ -97,41 +92,20 @@ static inline void note_growth(struct system *s, size_t size_bytes, berth__meter
 
 /* ---- Blocks -------------------------------------------------------------------------------------- */
 
-static inline uint32_t check_word(const void *block, uint32_t offset)
-{
-    return (uint32_t)((uintptr_t)block >> 4) * 0x9e3779b1u ^ offset ^ 0x5ea7be54u;
-}
-
-static inline struct header *header_of(const void *block)
-{
-    return (struct header *)((uintptr_t)block - sizeof(struct header));
-}
-
-/* Whether `block` is one of ours and live. A guess only for pointers that never were, so the read before the
- * block is kept from the sanitizer: it is what finds a second free. */
-__attribute__((no_sanitize("address"))) __attribute__((no_sanitize("thread"))) static bool
-is_live(const void *block)
-{
-    if ((uintptr_t)block % sizeof(struct header) != 0)
-        return false;
-    const struct header *header = header_of(block);
-    return header->check == check_word(block, header->offset);
-}
-
 /* What a block needs beyond its size: room for the header, which aligning never lacks, since malloc aligns to
  * 16 bytes itself. */
 static inline size_t surplus(size_t alignment)
 {
-    return alignment < sizeof(struct header) ? sizeof(struct header) : alignment;
+    return alignment < sizeof(berth__header) ? sizeof(berth__header) : alignment;
 }
 
 static inline void *place(char *raw, size_t size_bytes, size_t alignment)
 {
-    uintptr_t block = ((uintptr_t)raw + sizeof(struct header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
-    struct header *header = header_of((void *)block);
+    uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    berth__header *header = berth__header_of((void *)block);
     header->size_bytes = size_bytes;
     header->offset = (uint32_t)(block - (uintptr_t)raw);
-    header->check = check_word((void *)block, header->offset);
+    header->check = berth__header_check((void *)block, header->offset);
     return (void *)block;
 }
 
@@ -167,9 +141,9 @@ static berth_status system_deallocate(void *self, void *p, size_t size_bytes, be
 {
     (void)size_bytes, (void)stream;
     struct system *s = self;
-    if (BERTH_UNLIKELY(!is_live(p)))
+    if (BERTH_UNLIKELY(!berth__header_is_live(p)))
         return bad_pointer(BERTH_BAD_FREE, p);
-    struct header *header = header_of(p);
+    berth__header *header = berth__header_of(p);
     (void)berth__meter_sub(&s->meter, header->size_bytes);
     header->check = ~header->check;
     free((char *)p - header->offset);
@@ -181,9 +155,9 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
 {
     (void)old_bytes;
     struct system *s = self;
-    if (!is_live(p))
+    if (!berth__header_is_live(p))
         return bad_pointer(BERTH_BAD_FREE, p);
-    const struct header old = *header_of(p);
+    const berth__header old = *berth__header_of(p);
     size_t room = surplus(alignment);
     if (room < old.offset) /* the old block starts further in than the new one has room for */
         room = old.offset;
@@ -191,7 +165,7 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
     if (!raw)
         return no_memory(s, new_bytes, alignment);
     /* The bytes moved with the raw block; the place may lie differently in it. */
-    uintptr_t block = ((uintptr_t)raw + sizeof(struct header) + surplus(alignment) - 1) &
+    uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + surplus(alignment) - 1) &
                       ~(uintptr_t)(surplus(alignment) - 1);
     size_t kept = old.size_bytes < new_bytes ? (size_t)old.size_bytes : new_bytes;
     memmove((void *)block, raw + old.offset, kept);
@@ -246,9 +220,9 @@ static berth_status system_no_size(void *self, const void *p, size_t *out)
 static berth_status system_size_slow(void *self, const void *p, size_t *out)
 {
     (void)self;
-    if (!is_live(p))
+    if (!berth__header_is_live(p))
         return bad_pointer(BERTH_NOT_FOUND, p);
-    const struct header *header = header_of(p);
+    const berth__header *header = berth__header_of(p);
     size_t usable = malloc_usable_size((char *)(uintptr_t)p - header->offset) - header->offset;
     *out = usable > header->size_bytes ? usable : (size_t)header->size_bytes;
     return BERTH_OK;
@@ -328,7 +302,7 @@ static void system_destroy(void *self)
 static const berth_allocator_ops system_ops = SYSTEM_OPS;
 
 static struct system built_in = {
-    .base = {.self = &built_in, .ops = SYSTEM_OPS, .references = 1, .embedded = true},
+    .base = {.self = &built_in, .ops = SYSTEM_OPS, .references = 1, .embedded = true, .has_header = true},
     .reports_stats = true,
     .large_warning_fraction = 0.1,
     .total_warning_fraction = 0.5,
@@ -345,6 +319,7 @@ berth_status berth__system_create(const berth_cpu_options *options, berth_alloca
     if (!s)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a system allocator's handle");
     berth__allocator_init(&s->base, &system_ops, s);
+    s->base.has_header = true;
     berth__meter_init(&s->meter, options->exact_peak);
     atomic_init(&s->reports_stats, options->stats != BERTH_STATS_OFF);
     s->large_warning_fraction = options->large_warning_fraction;

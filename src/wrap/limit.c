@@ -1,0 +1,206 @@
+/* The limit: charges a budget, which several allocators may share, before the inner allocator is asked. */
+#include "berth/decorators.h"
+
+#include "core/meter.h"
+#include "core/noted.h"
+
+/* The meter's claims are the budget: threads keep credit of it, and give it back when it would be missed. */
+struct berth_budget {
+    berth__meter meter;
+    _Atomic uint32_t references;
+};
+
+struct limit {
+    berth__noted base;
+    berth_budget *budget; /* retained */
+};
+
+/* ---- The budget ---------------------------------------------------------------------------------- */
+
+static berth_status check_limit(uint64_t limit_bytes)
+{
+    if (limit_bytes == 0 || limit_bytes > INT64_MAX / 2)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "a budget of %llu bytes is none: give a number from 1 to 2^62",
+                           (unsigned long long)limit_bytes);
+    return BERTH_OK;
+}
+
+berth_status berth_budget_create(uint64_t limit_bytes, berth_budget **out)
+{
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the budget: out is NULL");
+    *out = NULL;
+    berth_status status = check_limit(limit_bytes);
+    if (status != BERTH_OK)
+        return status;
+    berth_budget *budget = berth__heap_aligned(sizeof *budget, 64);
+    if (!budget)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a budget");
+    berth__meter_init(&budget->meter, false);
+    berth__meter_set_limit(&budget->meter, limit_bytes);
+    atomic_init(&budget->references, 1);
+    *out = budget;
+    return BERTH_OK;
+}
+
+berth_budget *berth_budget_retain(berth_budget *budget)
+{
+    if (budget)
+        atomic_fetch_add_explicit(&budget->references, 1, memory_order_relaxed);
+    return budget;
+}
+
+void berth_budget_release(berth_budget *budget)
+{
+    if (!budget || atomic_fetch_sub_explicit(&budget->references, 1, memory_order_acq_rel) != 1)
+        return;
+    berth__meter_finish(&budget->meter);
+    berth__heap_free(budget);
+}
+
+berth_status berth_budget_set_limit(berth_budget *budget, uint64_t limit_bytes)
+{
+    if (!budget)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the budget is NULL");
+    berth_status status = check_limit(limit_bytes);
+    if (status == BERTH_OK)
+        berth__meter_set_limit(&budget->meter, limit_bytes);
+    return status;
+}
+
+uint64_t berth_budget_limit(berth_budget *budget)
+{
+    return budget ? (uint64_t)atomic_load(&budget->meter.limit) : 0;
+}
+
+uint64_t berth_budget_in_use(berth_budget *budget)
+{
+    return budget ? berth__meter_in_use(&budget->meter) : 0;
+}
+
+/* ---- The decorator ------------------------------------------------------------------------------- */
+
+static berth_status over_budget(struct limit *l, size_t size_bytes, const berth_request *request)
+{
+    berth__meter *meter = &l->budget->meter;
+    berth__meter_count_failure(meter);
+    uint64_t limit = berth_budget_limit(l->budget), in_use = berth__meter_in_use(meter);
+    uint64_t left = limit > in_use ? limit - in_use : 0, missing = size_bytes > left ? size_bytes - left : 0;
+    const char *label = berth__request_label(request);
+    return berth__fail(
+        BERTH_OVER_BUDGET,
+        "%zu bytes for %s would exceed the budget of %llu bytes: %llu are in use and %llu left; "
+        "free %llu more bytes, or raise the budget to %llu",
+        size_bytes, label ? label : "a request without a label", (unsigned long long)limit,
+        (unsigned long long)in_use, (unsigned long long)left, (unsigned long long)missing,
+        (unsigned long long)(in_use + size_bytes));
+}
+
+/* Over a source that knows its blocks' sizes, the common case: the two below are all that a limit costs. */
+static berth_status known_allocate(void *self, size_t size_bytes, size_t alignment,
+                                   const berth_request *request, void **out)
+{
+    struct limit *l = self;
+    /* [M4] claimed before the inner allocator is asked: no moment has more than the budget in use. */
+    if (BERTH_UNLIKELY(berth__meter_claim(&l->budget->meter, size_bytes) == BERTH__METER_OVER))
+        return over_budget(l, size_bytes, request);
+    berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
+    if (BERTH_UNLIKELY(status != BERTH_OK))
+        berth__meter_unclaim(&l->budget->meter, size_bytes);
+    return status;
+}
+
+static berth_status known_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    struct limit *l = self;
+    uint64_t known =
+        berth__header_size(p); /* before it is gone; the source itself tells whether it is live */
+    berth_status status = berth__deallocate(l->base.base.inner, p, size_bytes, stream);
+    if (BERTH_LIKELY(status == BERTH_OK))
+        berth__meter_give(&l->budget->meter, known);
+    return status;
+}
+
+static berth_status limit_allocate(void *self, size_t size_bytes, size_t alignment,
+                                   const berth_request *request, void **out)
+{
+    struct limit *l = self;
+    if (BERTH_UNLIKELY(berth__meter_claim(&l->budget->meter, size_bytes) == BERTH__METER_OVER))
+        return over_budget(l, size_bytes, request);
+    berth_status status = berth__noted_allocate(&l->base, size_bytes, alignment, request, NULL, NULL, out);
+    if (BERTH_UNLIKELY(status != BERTH_OK))
+        berth__meter_unclaim(&l->budget->meter, size_bytes);
+    return status;
+}
+
+static berth_status limit_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    struct limit *l = self;
+    berth__note note = {0};
+    berth_status status = berth__noted_take(&l->base, p, &note);
+    if (BERTH_UNLIKELY(status != BERTH_OK))
+        return status;
+    status = berth__noted_release(&l->base, p, &note, size_bytes, stream);
+    /* Given back only when it is really gone, so that nobody else gets the bytes twice. */
+    if (BERTH_LIKELY(status == BERTH_OK))
+        berth__meter_give(&l->budget->meter, note.size_bytes);
+    return status;
+}
+
+/* The inner allocator's figures where it keeps any, under the smaller of both limits. */
+static berth_status limit_stats(void *self, berth_stats *out)
+{
+    struct limit *l = self;
+    berth_allocator *inner = l->base.base.inner;
+    uint64_t limit = berth_budget_limit(l->budget);
+    uint64_t refused = atomic_load(&l->budget->meter.num_failures);
+    if (inner->ops.stats(inner->self, out) != BERTH_OK)
+        *out = (berth_stats){.struct_size = sizeof *out, .bytes_in_use = berth_budget_in_use(l->budget)};
+    out->num_failures += refused;
+    if (out->bytes_limit == 0 || limit < out->bytes_limit)
+        out->bytes_limit = limit;
+    return BERTH_OK;
+}
+
+static berth_status limit_clear_stats(void *self)
+{
+    struct limit *l = self;
+    berth_allocator *inner = l->base.base.inner;
+    atomic_store(&l->budget->meter.num_failures, 0);
+    berth_status status = inner->ops.clear_stats(inner->self);
+    return status == BERTH_UNSUPPORTED ? BERTH_OK : status;
+}
+
+static void limit_destroy(void *self)
+{
+    struct limit *l = self;
+    berth__noted_finish(&l->base);
+    berth_budget_release(l->budget);
+    berth__heap_free(l);
+}
+
+berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, berth_allocator **out)
+{
+    if (out)
+        *out = NULL;
+    if (!out || !inner || !budget)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL",
+                           !out     ? "out"
+                           : !inner ? "the inner allocator"
+                                    : "the budget");
+    struct limit *l = berth__heap_aligned(sizeof *l, 64);
+    if (!l)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's handle");
+    berth_allocator_ops ops = {
+        .allocate = inner->has_header ? known_allocate : limit_allocate,
+        .deallocate = inner->has_header ? known_deallocate : limit_deallocate,
+        .destroy = limit_destroy,
+        .stats = limit_stats,
+        .clear_stats = limit_clear_stats,
+    };
+    berth__noted_init(&l->base, &ops, inner, true);
+    l->budget = berth_budget_retain(budget);
+    *out = &l->base.base.base;
+    return BERTH_OK;
+}

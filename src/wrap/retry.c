@@ -1,0 +1,191 @@
+/* Retry: an allocation that finds no room waits for frees, up to a deadline. */
+#include "berth/decorators.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "base/lock.h"
+#include "core/allocator.h"
+#include "wrap/pressure.h"
+
+/* Besides being woken by frees a waiter looks again after this long: memory may come back by ways that do not
+ * lead through here, and a free that just missed the waiter costs no more than this. */
+#define LOOK_AGAIN_NS ((uint64_t)2000000)
+
+struct retry {
+    berth__wrapper base;
+    uint64_t deadline_ns;
+    _Atomic uint32_t waiting;
+    _Atomic uint64_t num_retries;
+    pthread_mutex_t mutex;
+    pthread_cond_t freed;
+    uint64_t frees; /* guard: mutex. Seen while somebody waits */
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Until something was freed since `seen`, or `until_ns`. */
+static void wait_for_free(struct retry *r, uint64_t *seen, uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    int timed_out = 0;
+    berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
+    while (r->frees == *seen && !timed_out)
+        timed_out = pthread_cond_timedwait(&r->freed, &r->mutex, &until);
+    *seen = r->frees;
+    berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
+}
+
+static uint64_t frees_so_far(struct retry *r)
+{
+    berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
+    uint64_t seen = r->frees;
+    berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
+    return seen;
+}
+
+static berth_status allocate_waiting(struct retry *r, size_t size_bytes, size_t alignment,
+                                     const berth_request *request, void **out)
+{
+    uint64_t start = now_ns(), now = start;
+    uint64_t deadline = r->deadline_ns < UINT64_MAX / 2 - start ? start + r->deadline_ns : UINT64_MAX / 2;
+    atomic_fetch_add_explicit(&r->num_retries, 1, memory_order_relaxed);
+    /* Known to be waiting before the next try: a free after that try wakes us. */
+    atomic_fetch_add(&r->waiting, 1);
+    uint64_t seen = frees_so_far(r);
+    berth_status status;
+    for (;;) {
+        status = berth__allocate(r->base.inner, size_bytes, alignment, request, out);
+        now = now_ns();
+        if (!berth__is_want_of_memory(status) || now >= deadline)
+            break;
+        wait_for_free(r, &seen, now + LOOK_AGAIN_NS < deadline ? now + LOOK_AGAIN_NS : deadline);
+    }
+    atomic_fetch_sub(&r->waiting, 1);
+    if (status != BERTH_OK && berth__is_want_of_memory(status))
+        berth__fail(status, "waited %llu ms for frees in vain: %s",
+                    (unsigned long long)((now - start) / 1000000u), berth_last_error()->message);
+    return status;
+}
+
+static berth_status retry_allocate(void *self, size_t size_bytes, size_t alignment,
+                                   const berth_request *request, void **out)
+{
+    struct retry *r = self;
+    berth_status status = berth__allocate(r->base.inner, size_bytes, alignment, request, out);
+    if (BERTH_LIKELY(!berth__is_want_of_memory(status)) || (request->flags & BERTH_NO_RETRY))
+        return status;
+    return allocate_waiting(r, size_bytes, alignment, request, out);
+}
+
+static void wake(struct retry *r)
+{
+    berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
+    r->frees++;
+    pthread_cond_broadcast(&r->freed);
+    berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
+}
+
+static berth_status retry_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    struct retry *r = self;
+    berth_status status = berth__deallocate(r->base.inner, p, size_bytes, stream);
+    if (BERTH_UNLIKELY(atomic_load(&r->waiting) != 0))
+        wake(r);
+    return status;
+}
+
+static berth_status retry_trim(void *self, size_t keep_bytes, size_t *released)
+{
+    struct retry *r = self;
+    berth_allocator *inner = r->base.inner;
+    berth_status status = inner->ops.trim(inner->self, keep_bytes, released);
+    if (atomic_load(&r->waiting) != 0)
+        wake(r);
+    return status;
+}
+
+static berth_status retry_stats(void *self, berth_stats *out)
+{
+    struct retry *r = self;
+    berth_allocator *inner = r->base.inner;
+    berth_status status = inner->ops.stats(inner->self, out);
+    if (status == BERTH_OK)
+        out->num_retries += atomic_load_explicit(&r->num_retries, memory_order_relaxed);
+    return status;
+}
+
+static berth_status retry_clear_stats(void *self)
+{
+    struct retry *r = self;
+    berth_allocator *inner = r->base.inner;
+    atomic_store_explicit(&r->num_retries, 0, memory_order_relaxed);
+    return inner->ops.clear_stats(inner->self);
+}
+
+static void retry_destroy(void *self)
+{
+    struct retry *r = self;
+    berth__wrapper_finish(&r->base);
+    pthread_cond_destroy(&r->freed);
+    pthread_mutex_destroy(&r->mutex);
+    berth__heap_free(r);
+}
+
+/* A condition variable that waits by the clock that is never set back. */
+static bool init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    if (pthread_condattr_init(&attributes) != 0)
+        return false;
+    bool made = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
+                pthread_cond_init(condition, &attributes) == 0;
+    pthread_condattr_destroy(&attributes);
+    return made;
+}
+
+berth_status berth_retry_create(berth_allocator *inner, const berth_retry_options *options,
+                                berth_allocator **out)
+{
+    static const berth_retry_options defaults = BERTH_RETRY_OPTIONS_INIT;
+    if (out)
+        *out = NULL;
+    if (!out || !inner)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", out ? "the inner allocator" : "out");
+    if (!options)
+        options = &defaults;
+    if (options->struct_size < sizeof *options)
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "the options' struct_size is %zu: start from BERTH_RETRY_OPTIONS_INIT",
+                           options->struct_size);
+    struct retry *r = berth__heap_zalloc(1, sizeof *r);
+    if (!r)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a retry's handle");
+    if (pthread_mutex_init(&r->mutex, NULL) != 0)
+        goto free_retry;
+    if (!init_condition(&r->freed))
+        goto destroy_mutex;
+    berth_allocator_ops ops = berth__forward_ops;
+    ops.allocate = retry_allocate;
+    ops.deallocate = retry_deallocate;
+    ops.reallocate = NULL; /* the front moves the block through both of ours */
+    ops.trim = retry_trim;
+    ops.stats = retry_stats;
+    ops.clear_stats = retry_clear_stats;
+    ops.destroy = retry_destroy;
+    r->deadline_ns = options->deadline_ns;
+    berth__wrapper_init(&r->base, &ops, inner);
+    *out = &r->base.base;
+    return BERTH_OK;
+
+destroy_mutex:
+    pthread_mutex_destroy(&r->mutex);
+free_retry:
+    berth__heap_free(r);
+    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the system has no condition variable for a retry");
+}

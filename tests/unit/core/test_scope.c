@@ -1,0 +1,321 @@
+/* Scopes: labels, true peaks of scopes, labels and threads, also when others free and when threads share a
+ * label. */
+#include "unit/wrap/wrap_test.h"
+
+static berth_allocator *new_meter(berth_allocator *inner)
+{
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_scope_meter_create(inner, &a), BERTH_OK);
+    berth_allocator_release(inner);
+    return a;
+}
+
+struct lookup {
+    const char *label;
+    berth_scope_figures figures;
+    int count;
+};
+
+static bool look(void *context, const berth_scope_figures *figures)
+{
+    struct lookup *l = context;
+    if (strcmp(figures->label, l->label) == 0) {
+        l->figures = *figures;
+        l->count++;
+    }
+    return true;
+}
+
+static berth_scope_figures figures_of(const char *label)
+{
+    struct lookup l = {.label = label};
+    assert_int_equal(berth_scope_visit(look, &l), BERTH_OK);
+    assert_int_equal(l.count, 1);
+    return l.figures;
+}
+
+static void labels_nest(void **state)
+{
+    (void)state;
+    assert_null(berth_scope_label());
+    BERTH_SCOPE("outer")
+    {
+        assert_string_equal(berth_scope_label(), "outer");
+        BERTH_SCOPE("inner")
+        {
+            assert_string_equal(berth_scope_label(), "inner");
+            break; /* leaves the scope properly */
+        }
+        assert_string_equal(berth_scope_label(), "outer");
+    }
+    assert_null(berth_scope_label());
+}
+
+static void silent(void *context, berth_log_level level, const char *line)
+{
+    (void)level, (void)line;
+    ++*(int *)context;
+}
+
+static void an_end_out_of_order_is_logged(void **state)
+{
+    (void)state;
+    int lines = 0;
+    berth_log_set(silent, &lines, BERTH_LOG_WARNING);
+    berth_scope a, b, c;
+    berth_scope_begin(&a, "a");
+    berth_scope_begin(&b, "b");
+    berth_scope_begin(&c, "c");
+    berth_scope_end(&b);
+    assert_int_equal(lines, 1);
+    assert_string_equal(berth_scope_label(), "a");
+    berth_scope_end(&c);
+    assert_int_equal(lines, 2);
+    berth_scope_end(&a);
+    berth_scope_end(NULL);
+    berth_log_set(NULL, NULL, BERTH_LOG_WARNING);
+    assert_null(berth_scope_label());
+}
+
+/* The question of the header: what did this layer take at most? */
+static void check_peaks(berth_allocator *inner, const char *layer, const char *part)
+{
+    berth_allocator *a = new_meter(inner);
+    void *weights = take(a, 1000); /* before: not the layer's */
+    berth_scope scope, nested;
+    berth_scope_begin(&scope, layer);
+    void *x = take(a, 300);
+    void *y = take(a, 200); /* 500 */
+    give(a, x);             /* 200 */
+    berth_scope_begin(&nested, part);
+    void *z = take(a, 700); /* 900: the layer's peak, in a scope inside it */
+    assert_int_equal(berth_scope_peak_bytes(&nested), 700);
+    assert_int_equal(berth_scope_peak_bytes(&scope), 900);
+    give(a, z);
+    berth_scope_end(&nested);
+    x = take(a, 400); /* 600 */
+    assert_int_equal(berth_scope_held_bytes(&scope), 600);
+    give(a, x);
+    give(a, y);
+    give(a, weights); /* what was there before goes: below the entry */
+    assert_int_equal(berth_scope_held_bytes(&scope), -1000);
+    berth_scope_end(&scope);
+    assert_int_equal(berth_scope_peak_bytes(&scope), 900);
+    assert_int_equal(berth_scope_peak_bytes(&nested), 700);
+    berth_scope_figures figures = figures_of(layer);
+    assert_int_equal(figures.max_scope_bytes, 900);
+    assert_int_equal(figures.num_scopes, 1);
+    assert_int_equal(figures.bytes_in_use, 0);
+    assert_int_equal(figures.max_bytes_in_use, 600); /* under this label itself: 200 + 400 */
+    assert_int_equal(figures_of(part).max_bytes_in_use, 700);
+    berth_allocator_release(a);
+}
+
+static void peaks_are_true(void **state)
+{
+    (void)state;
+    check_peaks(new_system(), "layer/system", "part/system");
+    check_peaks(new_tracker(), "layer/tracker", "part/tracker");
+    check_peaks(new_plain(), "layer/plain", "part/plain");
+    uint64_t held = 1, peak = 0;
+    berth_scope_thread_bytes(&held, &peak);
+    assert_int_equal(held, 0);
+    assert_int_equal(peak, 1900);
+}
+
+static void equal_texts_are_one_label(void **state)
+{
+    (void)state;
+    berth_allocator *a = new_meter(new_system());
+    static const char first[] = "same text";
+    static char second[] = "same text";
+    berth_request request = BERTH_REQUEST_INIT;
+    void *p = NULL, *q = NULL;
+    request.label = first;
+    assert_int_equal(berth_allocate(a, 10, 64, &request, &p), BERTH_OK);
+    request.label = second;
+    assert_int_equal(berth_allocate(a, 20, 64, &request, &q), BERTH_OK);
+    assert_int_equal(figures_of("same text").bytes_in_use, 30);
+    give(a, p);
+    give(a, q);
+    berth_scope_clear();
+    assert_int_equal(figures_of("same text").max_bytes_in_use, 0);
+    berth_allocator_release(a);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------------- */
+
+struct mailbox {
+    berth_allocator *a;
+    void *p;
+    uint64_t peak;
+};
+
+static void *free_it(void *context)
+{
+    struct mailbox *m = context;
+    give(m->a, m->p);
+    return NULL;
+}
+
+/* What another thread frees is no longer held here: the next peak knows it. */
+static void a_free_elsewhere_counts(void **state)
+{
+    (void)state;
+    berth_allocator *a = new_meter(new_system());
+    berth_scope scope;
+    berth_scope_begin(&scope, "handed over");
+    for (int i = 0; i < 5; i++) {
+        struct mailbox m = {a, take(a, 100), 0};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, free_it, &m), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(berth_scope_held_bytes(&scope), 0);
+    }
+    berth_scope_end(&scope);
+    assert_int_equal(berth_scope_peak_bytes(&scope), 100);
+    assert_int_equal(figures_of("handed over").max_bytes_in_use, 100);
+    berth_allocator_release(a);
+}
+
+enum { THREADS = 4, ROUNDS = 3000, HELD = 6 };
+
+struct worker {
+    berth_allocator *a;
+    unsigned seed;
+    uint64_t peak; /* by its own reckoning */
+    pthread_mutex_t *lock;
+    uint64_t *live; /* of all workers, exact: counted and allocated under one lock */
+    uint64_t *top;
+};
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Calls are made one at a time, so that the true peak is known; the threads' slots and credit are not. */
+static void *work(void *context)
+{
+    struct worker *w = context;
+    void *held[HELD] = {0};
+    size_t sizes[HELD] = {0};
+    uint64_t mine = 0;
+    berth_scope scope;
+    berth_scope_begin(&scope, "shared by threads");
+    for (int i = 0; i < ROUNDS + HELD; i++) {
+        unsigned at = i < ROUNDS ? next_random(&w->seed) % HELD : (unsigned)(i - ROUNDS);
+        pthread_mutex_lock(w->lock);
+        if (held[at]) {
+            give(w->a, held[at]);
+            held[at] = NULL;
+            mine -= sizes[at];
+            *w->live -= sizes[at];
+        } else if (i < ROUNDS) {
+            sizes[at] = 1 + next_random(&w->seed) % 30000;
+            held[at] = take(w->a, sizes[at]);
+            mine += sizes[at];
+            *w->live += sizes[at];
+            w->peak = mine > w->peak ? mine : w->peak;
+            *w->top = *w->live > *w->top ? *w->live : *w->top;
+        }
+        pthread_mutex_unlock(w->lock);
+    }
+    assert_int_equal(berth_scope_peak_bytes(&scope), w->peak);
+    berth_scope_end(&scope);
+    return NULL;
+}
+
+static void a_label_shared_by_threads_has_a_true_peak(void **state)
+{
+    (void)state;
+    berth_allocator *a = new_meter(new_system());
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    uint64_t live = 0, top = 0, most = 0;
+    pthread_t threads[THREADS];
+    struct worker workers[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){a, i + 1, 0, &lock, &live, &top};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        most = workers[i].peak > most ? workers[i].peak : most;
+    }
+    berth_scope_figures figures = figures_of("shared by threads");
+    assert_int_equal(figures.max_bytes_in_use, top);
+    assert_int_equal(figures.bytes_in_use, 0);
+    assert_int_equal(figures.max_scope_bytes, most);
+    assert_int_equal(figures.num_scopes, THREADS);
+    struct lookup l = {.label = "shared by threads"};
+    assert_int_equal(berth_scope_visit_threads(look, &l), BERTH_OK);
+    assert_true(l.count >= 1 && l.count <= THREADS);
+    berth_allocator_release(a);
+}
+
+static void *work_freely(void *context)
+{
+    struct worker *w = context;
+    void *held[HELD] = {0};
+    for (int i = 0; i < ROUNDS + HELD; i++) {
+        unsigned at = i < ROUNDS ? next_random(&w->seed) % HELD : (unsigned)(i - ROUNDS);
+        if (held[at])
+            give(w->a, held[at]);
+        held[at] = NULL;
+        if (i < ROUNDS)
+            held[at] = take(w->a, 10000);
+    }
+    return NULL;
+}
+
+/* Without a lock the peak cannot be known from outside, but its bounds are. */
+static void free_running_threads_stay_in_bounds(void **state)
+{
+    (void)state;
+    berth_allocator *a = new_meter(new_system());
+    pthread_t threads[THREADS];
+    struct worker workers[THREADS];
+    berth_scope_clear();
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.a = a, .seed = i + 1};
+        assert_int_equal(pthread_create(&threads[i], NULL, work_freely, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    berth_scope_figures figures = figures_of("");
+    assert_int_equal(figures.bytes_in_use, 0);
+    assert_true(figures.max_bytes_in_use >= HELD * 10000);
+    assert_true(figures.max_bytes_in_use <= (uint64_t)THREADS * HELD * 10000);
+    assert_int_equal(figures.max_bytes_in_use % 10000, 0); /* a sum of whole blocks, no credit in it */
+    berth_allocator_release(a);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    berth_allocator *a = (void *)1;
+    assert_int_equal(berth_scope_meter_create(NULL, &a), BERTH_INVALID_ARGUMENT);
+    assert_null(a);
+    assert_int_equal(berth_scope_visit(NULL, NULL), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_scope_visit_threads(NULL, NULL), BERTH_INVALID_ARGUMENT);
+    a = new_meter(new_plain());
+    int local = 0;
+    assert_int_equal(berth_deallocate(a, &local, 0, NULL), BERTH_BAD_FREE);
+    berth_allocator_release(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(labels_nest),
+        cmocka_unit_test(an_end_out_of_order_is_logged),
+        cmocka_unit_test(peaks_are_true),
+        cmocka_unit_test(equal_texts_are_one_label),
+        cmocka_unit_test(a_free_elsewhere_counts),
+        cmocka_unit_test(a_label_shared_by_threads_has_a_true_peak),
+        cmocka_unit_test(free_running_threads_stay_in_bounds),
+        cmocka_unit_test(bad_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+/* The limit: never exceeded, fully usable, shared; over every kind of inner allocator. */
+#include "unit/wrap/wrap_test.h"
+
+static berth_allocator *limited(berth_allocator *inner, berth_budget *budget)
+{
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_limit_create(inner, budget, &a), BERTH_OK);
+    berth_allocator_release(inner);
+    return a;
+}
+
+static berth_budget *new_budget(uint64_t limit)
+{
+    berth_budget *budget = NULL;
+    assert_int_equal(berth_budget_create(limit, &budget), BERTH_OK);
+    return budget;
+}
+
+/* The same promises whether the size comes from a header, from tracking, or from a note of the limit's own.
+ */
+static void check_counting(berth_allocator *inner)
+{
+    berth_budget *budget = new_budget(1000);
+    berth_allocator *a = limited(inner, budget);
+    void *p = take(a, 600), *q = take(a, 400);
+    memset(p, 1, 600);
+    memset(q, 2, 400);
+    assert_int_equal(berth_budget_in_use(budget), 1000);
+    void *r = (void *)1;
+    assert_int_equal(berth_allocate(a, 1, 1, NULL, &r), BERTH_OVER_BUDGET);
+    assert_null(r);
+    assert_non_null(strstr(berth_last_error()->message, "budget of 1000 bytes"));
+    give(a, q);
+    assert_int_equal(berth_budget_in_use(budget), 600);
+    assert_int_equal(berth_deallocate(a, p, 600, NULL), BERTH_OK);
+    assert_int_equal(berth_budget_in_use(budget), 0);
+    give(a, take(a, 1000)); /* all of it, at once */
+    p = take(a, 100);
+    memset(p, 7, 100);
+    void *moved = NULL;
+    assert_int_equal(berth_reallocate(a, p, 100, 300, 64, NULL, &moved), BERTH_OK);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(((unsigned char *)moved)[i], 7);
+    assert_int_equal(berth_budget_in_use(budget), 300);
+    give(a, moved);
+    assert_int_equal(berth_budget_in_use(budget), 0);
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
+static void counts_what_was_asked_for(void **state)
+{
+    (void)state;
+    uint64_t live = berth__heap_live();
+    check_counting(new_system());
+    check_counting(new_tracker());
+    check_counting(new_plain());
+    assert_int_equal(berth__heap_live(), live);
+}
+
+static void several_allocators_share_a_budget(void **state)
+{
+    (void)state;
+    berth_budget *budget = new_budget(1000);
+    berth_allocator *a = limited(new_system(), budget), *b = limited(new_plain(), budget);
+    void *p = take(a, 700), *q = NULL;
+    assert_int_equal(berth_allocate(b, 301, 64, NULL, &q), BERTH_OVER_BUDGET);
+    q = take(b, 300);
+    give(a, p);
+    p = take(b, 700);
+    berth_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_limit, 1000);
+    assert_int_equal(stats.num_failures, 1);
+    give(b, p);
+    give(b, q);
+    berth_allocator_release(a);
+    berth_allocator_release(b);
+    assert_int_equal(berth_budget_in_use(budget), 0);
+    berth_budget_release(budget);
+}
+
+static void a_failure_beneath_costs_nothing(void **state)
+{
+    (void)state;
+    static _Alignas(64) unsigned char region[16384];
+    berth_allocator *fixed = NULL;
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &fixed), BERTH_OK);
+    berth_budget *budget = new_budget(1 << 20);
+    berth_allocator *a = limited(fixed, budget);
+    void *p = NULL;
+    assert_int_not_equal(berth_allocate(a, 1 << 16, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_budget_in_use(budget), 0);
+    assert_int_equal(berth_deallocate(a, region + 512, 0, NULL), BERTH_BAD_FREE);
+    assert_int_equal(berth_budget_in_use(budget), 0);
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
+static void a_changed_limit_holds_at_once(void **state)
+{
+    (void)state;
+    berth_budget *budget = new_budget(1000);
+    berth_allocator *a = limited(new_system(), budget);
+    void *p = take(a, 800), *q = NULL;
+    assert_int_equal(berth_budget_set_limit(budget, 500), BERTH_OK);
+    assert_int_equal(berth_allocate(a, 1, 1, NULL, &q), BERTH_OVER_BUDGET);
+    give(a, p);
+    assert_int_equal(berth_allocate(a, 501, 64, NULL, &q), BERTH_OVER_BUDGET);
+    give(a, take(a, 500));
+    assert_int_equal(berth_budget_set_limit(budget, 0), BERTH_INVALID_ARGUMENT);
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, ROUNDS = 4000, HELD = 8, LIMIT = 128 << 10 };
+
+struct hammer {
+    berth_allocator *a;
+    _Atomic int64_t *live;
+    _Atomic int64_t *worst;
+    unsigned seed;
+};
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Counts what it has itself: after the allocation, and before the free, so that the sum is never too large.
+ */
+static void *hammer(void *context)
+{
+    struct hammer *h = context;
+    void *held[HELD] = {0};
+    size_t sizes[HELD] = {0};
+    for (int round = 0; round < ROUNDS; round++) {
+        unsigned at = next_random(&h->seed) % HELD;
+        if (held[at]) {
+            atomic_fetch_sub(h->live, (int64_t)sizes[at]);
+            berth_deallocate(h->a, held[at], round % 2 ? sizes[at] : 0, NULL);
+            held[at] = NULL;
+            continue;
+        }
+        sizes[at] = 1 + next_random(&h->seed) % 20000;
+        if (berth_allocate(h->a, sizes[at], 64, NULL, &held[at]) != BERTH_OK)
+            continue;
+        int64_t now = atomic_fetch_add(h->live, (int64_t)sizes[at]) + (int64_t)sizes[at];
+        int64_t worst = atomic_load(h->worst);
+        while (now > worst && !atomic_compare_exchange_weak(h->worst, &worst, now))
+            ;
+    }
+    for (int at = 0; at < HELD; at++)
+        if (held[at]) {
+            atomic_fetch_sub(h->live, (int64_t)sizes[at]);
+            berth_deallocate(h->a, held[at], 0, NULL);
+        }
+    return NULL;
+}
+
+static void threads_never_exceed_it(void **state)
+{
+    (void)state;
+    berth_budget *budget = new_budget(LIMIT);
+    berth_allocator *a = limited(new_system(), budget);
+    _Atomic int64_t live = 0, worst = 0;
+    pthread_t threads[THREADS];
+    struct hammer hammers[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        hammers[i] = (struct hammer){a, &live, &worst, i + 1};
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer, &hammers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(worst <= LIMIT);
+    assert_int_equal(berth_budget_in_use(budget), 0);
+    /* Credit that those threads kept does not make the whole budget fail. */
+    give(a, take(a, LIMIT));
+    berth_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+    assert_true(stats.num_failures > 0); /* the limit was reached, so the test has seen it work */
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    berth_budget *budget = (void *)1;
+    assert_int_equal(berth_budget_create(0, &budget), BERTH_INVALID_ARGUMENT);
+    assert_null(budget);
+    assert_int_equal(berth_budget_create(1, NULL), BERTH_INVALID_ARGUMENT);
+    berth_allocator *a = (void *)1;
+    assert_int_equal(berth_limit_create(berth_cpu_allocator(), NULL, &a), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_budget_in_use(NULL), 0);
+    berth_budget_release(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_what_was_asked_for),
+        cmocka_unit_test(several_allocators_share_a_budget),
+        cmocka_unit_test(a_failure_beneath_costs_nothing),
+        cmocka_unit_test(a_changed_limit_holds_at_once),
+        cmocka_unit_test(threads_never_exceed_it),
+        cmocka_unit_test(bad_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
