@@ -5,8 +5,8 @@
  *      |<---- front ------>|<---- size ----->|<- back ->|
  *
  * What is known of a block is kept in maps and not beside it, so that no stray write can change it, and a
- * free of any pointer whatsoever can be answered without reading at it. A block lives in the live map, then
- * in the quarantine: a queue, and a map in which a second free finds it. */
+ * free of any pointer whatsoever can be answered without reading at it [W3]. A block lives in the live map,
+ * then in the quarantine: a queue, and a map in which a second free finds it. */
 #include "wrap/guard.h"
 
 #include <string.h>
@@ -270,7 +270,7 @@ static berth_status refuse_free(struct guard *g, const void *p)
     return berth__fail(BERTH_BAD_FREE, "%p is not a block of this guard, or was freed long ago", p);
 }
 
-/* Work that is still under way may read and write the block: nothing is filled, and the inner allocator
+/* [W4] work that is still under way may read and write the block: nothing is filled, and the inner allocator
  * decides when it is free. Secrets are wiped by the stream itself. */
 static berth_status free_in_use(struct guard *g, berth__guarded *block, berth_stream *stream)
 {

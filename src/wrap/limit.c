@@ -102,7 +102,7 @@ static berth_status known_allocate(void *self, size_t size_bytes, size_t alignme
                                    const berth_request *request, void **out)
 {
     struct limit *l = self;
-    /* [M4] claimed before the inner allocator is asked: no moment has more than the budget in use. */
+    /* [M4] [W1] claimed before the inner allocator is asked: no moment has more than the budget in use. */
     if (BERTH_UNLIKELY(berth__meter_claim(&l->budget->meter, size_bytes) == BERTH__METER_OVER))
         return over_budget(l, size_bytes, request);
     berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
