@@ -115,7 +115,7 @@ static void a_changed_limit_holds_at_once(void **state)
 
 /* ---- Threads ------------------------------------------------------------------------------------- */
 
-enum { THREADS = 4, ROUNDS = 4000, HELD = 8, LIMIT = 128 << 10 };
+enum { THREADS = 4, ROUNDS = 4000, HELD = 8, LIMIT = 40 << 10 };
 
 struct hammer {
     berth_allocator *a;
