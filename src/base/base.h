@@ -27,6 +27,9 @@ berth_status berth__fail(berth_status status, const char *format, ...) BERTH_PRI
 /* The same with the driver's code and words. */
 berth_status berth__fail_driver(berth_status status, int64_t driver_code, const char *driver_words,
                                 const char *format, ...) BERTH_PRINTF(4, 5);
+#ifdef __clang_analyzer__
+#define berth__fail_driver(status, ...) ((void)berth__fail_driver(status, __VA_ARGS__), (status))
+#endif
 
 void berth__log(berth_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 

@@ -65,6 +65,7 @@ berth_status berth__fail(berth_status status, const char *format, ...)
     return status;
 }
 
+#undef berth__fail_driver
 berth_status berth__fail_driver(berth_status status, int64_t driver_code, const char *driver_words,
                                 const char *format, ...)
 {

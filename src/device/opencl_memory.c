@@ -117,7 +117,6 @@ berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, si
     void *p = (char *)raw + (berth__align_up((uintptr_t)raw, alignment) - (uintptr_t)raw);
     if (p != raw && !over_aligned) { /* a driver that aligns less than its largest type */
         free_block(ocl, raw);
-        over_aligned = true;
         status = block(ocl, kind, size_bytes + alignment, &raw);
         if (status != BERTH_OK)
             return status;

@@ -47,7 +47,7 @@ static void order_frees(const berth__plan_content *first, const berth_plan_alloc
     size_t n = 0;
     for (uint32_t s = 0; s < first->step_count; s++) {
         uint32_t id = first->step_ids[s];
-        if (first->entries[id].step != s && id < length && all[id].freed_at != BERTH_NEVER_FREED)
+        if (id < length && first->entries[id].step != s && all[id].freed_at != BERTH_NEVER_FREED)
             order[n++] = id;
     }
 }
