@@ -197,6 +197,15 @@ static void a_stop_keeps_the_best_plan(void **state)
         assert_int_equal(c.stopped_by, BERTH_STOP_CLOCK);
     w = (watch){.stop_at = 1, .answer = BERTH_STOP_CANCELLED};
     assert_int_equal(berth_solve(&random.problem, &options, offsets, &c), BERTH_CANCELLED);
+    /* cancelled once there is a plan: that one is kept */
+    random_problem other;
+    for (uint64_t seed = 0; w.calls < 2; seed++) { /* until one is not solved by the first solver alone */
+        random_problem_make(&other, &middling, seed);
+        w = (watch){.stop_at = 2, .answer = BERTH_STOP_CANCELLED};
+        assert_int_equal(berth_solve(&other.problem, &options, offsets, &c), BERTH_OK);
+        assert_int_equal(berth_problem_check(&other.problem, offsets, NULL), BERTH_OK);
+    }
+    assert_int_equal(c.stopped_by, BERTH_STOP_CANCELLED);
     options.progress = NULL;
     options.step_budget = 1;
     assert_int_equal(berth_solve(&random.problem, &options, offsets, &c), BERTH_OK);
