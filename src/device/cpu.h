@@ -25,6 +25,7 @@ typedef struct cpu_timeline {
     _Atomic uint32_t waiters;                /* threads and parked streams that want to hear of progress */
     _Atomic uint32_t process;                /* the fork generation of the stream that owns it */
     uint32_t index;
+    _Atomic(const berth_stream *) owner; /* compared, never followed */
     pthread_mutex_t lock;
     pthread_cond_t progress;
     cpu_stream *parked;             /* guard: lock; linked by park_next */

@@ -28,6 +28,7 @@ berth_status berth__cpu_stream_create(berth_device device, berth_stream **out)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a stream's timeline, or 2^18 are in use");
     }
     berth__stream_init(&stream->base, device);
+    atomic_store_explicit(&stream->timeline->owner, &stream->base, memory_order_relaxed);
     stream->process = berth__cpu_process();
     atomic_init(&stream->enqueued, atomic_load(&stream->timeline->completed));
     pthread_mutex_init(&stream->lock, NULL);
@@ -295,11 +296,10 @@ berth_status berth__cpu_event_wait(berth_event *event)
     berth_status state = berth__cpu_mark_state(mark);
     if (state != BERTH_NOT_READY)
         return state_with_words(state);
-    const cpu_stream *running = (const cpu_stream *)berth__running_stream;
-    if (running && berth_device_equal(running->base.device, event->device) &&
-        running->timeline == berth__cpu_timeline_of(mark))
-        return berth__fail(BERTH_BUSY, "a function running on stream %llu cannot wait for that stream",
-                           (unsigned long long)running->base.id);
+    const berth_stream *owner =
+        atomic_load_explicit(&berth__cpu_timeline_of(mark)->owner, memory_order_relaxed);
+    if (berth__running_stream && owner == berth__running_stream)
+        return berth__fail(BERTH_BUSY, "a function running on a stream cannot wait for that stream");
     berth__cpu_mark_wait(mark);
     return BERTH_OK;
 }

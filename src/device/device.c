@@ -13,8 +13,8 @@ _Thread_local const berth_stream *berth__running_stream;
 enum { KIND_COUNT = BERTH_DEVICE_VIRTUAL + 1 };
 
 static const berth__device_ops *const backends[KIND_COUNT] = {
-    [BERTH_DEVICE_CPU] = &berth__cpu_device_ops,
-    [BERTH_DEVICE_OPENCL] = &berth__opencl_device_ops,
+    [BERTH_DEVICE_CPU] = &berth__cpu_device_ops,         [BERTH_DEVICE_CUDA] = &berth__cuda_device_ops,
+    [BERTH_DEVICE_HIP] = &berth__hip_device_ops,         [BERTH_DEVICE_OPENCL] = &berth__opencl_device_ops,
     [BERTH_DEVICE_VIRTUAL] = &berth__virtual_device_ops,
 };
 

@@ -62,6 +62,8 @@ typedef struct berth__device_ops {
 
 /* The tables of the backends; device.c lists them by kind. */
 extern const berth__device_ops berth__cpu_device_ops;
+extern const berth__device_ops berth__cuda_device_ops;
+extern const berth__device_ops berth__hip_device_ops;
 extern const berth__device_ops berth__opencl_device_ops;
 extern const berth__device_ops berth__virtual_device_ops;
 
@@ -92,7 +94,8 @@ berth_stream *berth__stream_retain(berth_stream *stream);
 void berth__stream_release(berth_stream *stream);
 
 /* The stream whose function the calling thread is running, NULL if none. Backends set it around functions
- * given to berth_stream_call: waiting for one's own stream is refused instead of hanging. */
+ * given to berth_stream_call: waiting for one's own stream is refused instead of hanging. To be compared,
+ * never followed: the function may have destroyed its stream. */
 extern _Thread_local const berth_stream *berth__running_stream;
 
 /* Device memory in pieces: reserve address space, map memory into parts of it, unmap, unreserve. Sizes and

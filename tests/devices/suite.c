@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <dlfcn.h>
+
 #include <cmocka.h>
 
 #include "berth/buffer.h"
@@ -633,6 +635,22 @@ static void every_internal_allocation_may_fail(void **state)
     assert_true(n > 2);
 }
 
+/* The stand-in drivers of tests/fakes know whether they were used as they should be. */
+static int misuses(void)
+{
+    static const char *const variables[] = {"BERTH_CUDA_LIBRARY", "BERTH_HIP_LIBRARY"};
+    int count = 0;
+    for (size_t i = 0; i < BERTH_COUNT_OF(variables); i++) {
+        const char *path = getenv(variables[i]);
+        void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+        int (*ask)(char *, size_t) = NULL;
+        if (library)
+            *(void **)&ask = dlsym(library, "fake_gpu_misuses");
+        count += ask ? ask(NULL, 0) : 0;
+    }
+    return count;
+}
+
 static int find_device(const char *name)
 {
     for (int kind = BERTH_DEVICE_CPU; kind <= BERTH_DEVICE_OPENCL; kind++)
@@ -667,6 +685,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_in_pieces),
         cmocka_unit_test(every_internal_allocation_may_fail),
     };
-    int missing = find_device(argc > 1 ? argv[1] : "cpu");
-    return missing ? missing : cmocka_run_group_tests_name(argc > 1 ? argv[1] : "cpu", tests, NULL, NULL);
+    const char *kind = argc > 1 ? argv[1] : "cpu";
+    int missing = find_device(kind);
+    return missing ? missing : cmocka_run_group_tests_name(kind, tests, NULL, NULL) + misuses();
 }
