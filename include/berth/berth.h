@@ -6,6 +6,7 @@
 #include "berth/buffer.h"
 #include "berth/decorators.h"
 #include "berth/device.h"
+#include "berth/host_cache.h"
 #include "berth/log.h"
 #include "berth/plan.h"
 #include "berth/pool.h"

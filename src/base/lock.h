@@ -20,6 +20,7 @@ typedef enum berth__rank {
     BERTH__RANK_STREAM,
     BERTH__RANK_DEVICE,
     BERTH__RANK_METER,
+    BERTH__RANK_CACHE_LIST, /* the short lists of caches; taken also while a meter is stopped */
     BERTH__RANK_THREADS,
     BERTH__RANK_END /* not a lock */
 } berth__rank;

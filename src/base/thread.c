@@ -8,6 +8,7 @@
 
 _Thread_local uint32_t berth__thread_plus_one;
 _Atomic uint32_t berth__inside_mark = 2;
+_Thread_local berth__memos berth__thread_memos;
 _Atomic bool berth__barrier_is_asymmetric;
 
 static berth__spin numbers_lock;
@@ -38,6 +39,7 @@ static void give_number(void *plus_one)
 {
     uint32_t number = (uint32_t)(uintptr_t)plus_one - 1;
     berth__thread_plus_one = 0;
+    berth__thread_memos = (berth__memos){0};
     berth__fork_lock(&numbers_lock, BERTH__RANK_THREADS);
     numbers_taken[number / 64] &= ~((uint64_t)1 << number % 64);
     berth__fork_unlock(&numbers_lock, BERTH__RANK_THREADS);

@@ -38,6 +38,18 @@ BERTH__INLINE bool berth__same_generation(uint32_t mark)
     return mark >> 1 == berth__inside() >> 1;
 }
 
+/* What users of thread numbers found last under the calling thread's number, by a key that never comes again.
+ * Emptied when the number is given back, so that nobody acts under a number that is another thread's by then.
+ */
+typedef struct berth__memo {
+    uint64_t key; /* 0: empty */
+    void *slot, *value;
+} berth__memo;
+typedef struct berth__memos {
+    berth__memo host_cache, device_pool;
+} berth__memos;
+extern BERTH__HIDDEN _Thread_local berth__memos berth__thread_memos;
+
 /* An asymmetric barrier: a store before the light side and a load after it are ordered against the heavy
  * side's, as if both were full fences. The light side costs nothing where the kernel has membarrier(2); the
  * heavy side then interrupts the other processors. A thread that uses the light side has a number; `mark` is

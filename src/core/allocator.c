@@ -212,7 +212,7 @@ void berth_allocator_release(berth_allocator *a)
 
 /* ---- Allocation ---------------------------------------------------------------------------------- */
 
-static const berth_request plain_request = BERTH_REQUEST_INIT;
+const berth_request berth__plain_request = BERTH_REQUEST_INIT;
 
 static berth_status refuse_request(const berth_allocator *a, size_t size_bytes, size_t alignment,
                                    const berth_request *request, void *const *out)
@@ -250,14 +250,14 @@ static __attribute__((noinline, cold)) berth_status allocate_rarely(berth_alloca
         return refuse_request(a, size_bytes, alignment, request, out);
     if (size_bytes == 0 && !a->ops.allocates_empty(a->self))
         return BERTH_OK;
-    return berth__allocate(a, size_bytes, alignment, request ? request : &plain_request, out);
+    return berth__allocate(a, size_bytes, alignment, request ? request : &berth__plain_request, out);
 }
 
 BERTH_HOT berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
                                       const berth_request *request, void **out)
 {
     /* Without a branch for the request that most callers leave out, and with one limit that refuses 0 too. */
-    const berth_request *full = request ? request : &plain_request;
+    const berth_request *full = request ? request : &berth__plain_request;
     if (BERTH_UNLIKELY(!a || !out || size_bytes - 1 >= (size_t)PTRDIFF_MAX - BERTH_ALIGNMENT_MAX ||
                        alignment - 1 >= BERTH_ALIGNMENT_MAX || (alignment & (alignment - 1)) != 0 ||
                        full->struct_size < sizeof *full))
@@ -330,7 +330,7 @@ berth_status berth_reallocate(berth_allocator *a, void *p, size_t old_bytes, siz
     if (!request_is_sound(a, new_bytes, alignment, request, out))
         return refuse_request(a, new_bytes, alignment, request, out);
     if (!request)
-        request = &plain_request;
+        request = &berth__plain_request;
     if (new_bytes == 0 && !a->ops.allocates_empty(a->self))
         return berth__deallocate(a, p, old_bytes, request->stream);
     berth_status status = a->ops.reallocate(a->self, p, old_bytes, new_bytes, alignment, request, out);

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "base/thread.h"
 #include "berth/allocator.h"
 
 struct berth_allocator {
@@ -60,6 +61,9 @@ static inline bool berth__allocator_is(const berth_allocator *a, void (*destroy)
 {
     return a && a->ops.destroy == destroy;
 }
+
+/* What the front passes on where the caller gave no request. */
+extern BERTH__HIDDEN const berth_request berth__plain_request;
 
 /* The label of a request: its own, else the thread's innermost scope; NULL if there is neither. */
 const char *berth__request_label(const berth_request *request);

@@ -66,8 +66,8 @@ static int64_t for_each_slot(berth__meter *m, int64_t (*each)(berth__meter_slot 
 static void lock(berth__meter *m)
 {
     /* A holder that did not survive a fork may have left the meter stopped. */
-    if (berth__fork_lock(&m->lock, BERTH__RANK_METER) && LOAD(m->stopped) == BERTH__METER_STOPPED)
-        atomic_store(&m->stopped, 0);
+    if (berth__fork_lock(&m->lock, BERTH__RANK_METER))
+        atomic_fetch_and(&m->stopped, ~(uint32_t)BERTH__METER_STOPPED);
 }
 
 static void unlock(berth__meter *m)
@@ -77,7 +77,7 @@ static void unlock(berth__meter *m)
 
 static bool is_closed(berth__meter *m)
 {
-    return atomic_load_explicit(&m->stopped, memory_order_acquire) == BERTH__METER_CLOSED;
+    return (atomic_load_explicit(&m->stopped, memory_order_acquire) & BERTH__METER_CLOSED) != 0;
 }
 
 void berth__meter_wait(berth__meter_slot *slot)
@@ -104,15 +104,42 @@ static void stop(berth__meter *m)
 {
     if (is_closed(m))
         return; /* nobody is, nor ever will be */
-    atomic_store(&m->stopped, BERTH__METER_STOPPED);
+    atomic_fetch_or(&m->stopped, BERTH__METER_STOPPED);
     berth__barrier_heavy();
     for_each_slot(m, wait_for);
 }
 
 static void resume(berth__meter *m)
 {
-    if (!is_closed(m))
-        atomic_store_explicit(&m->stopped, 0, memory_order_release);
+    atomic_fetch_and_explicit(&m->stopped, ~(uint32_t)BERTH__METER_STOPPED, memory_order_release);
+}
+
+void berth__meter_stop(berth__meter *m)
+{
+    lock(m);
+    stop(m);
+}
+
+void berth__meter_resume(berth__meter *m)
+{
+    resume(m);
+    unlock(m);
+}
+
+void berth__meter_wait_resumed(berth__meter *m)
+{
+    lock(m);
+    unlock(m);
+}
+
+void berth__meter_visit_beside(berth__meter *m, void (*each)(void *context, void *beside), void *context)
+{
+    for (uint32_t piece = 0; piece < BERTH__METER_PIECES; piece++) {
+        berth__meter_slot *slots = atomic_load(&m->pieces[piece]);
+        for (uint32_t i = 0; slots && i < (uint32_t)BERTH__METER_PIECE << piece; i++)
+            if (slots[i].beside)
+                each(context, slots[i].beside);
+    }
 }
 
 static int64_t take_credit(berth__meter_slot *slot)
@@ -126,12 +153,6 @@ static int64_t take_credit(berth__meter_slot *slot)
 static void collect(berth__meter *m)
 {
     atomic_fetch_sub(&m->claimed, for_each_slot(m, take_credit));
-}
-
-static void wait_until_resumed(berth__meter *m)
-{
-    lock(m);
-    unlock(m);
 }
 
 static void share(berth__meter *m)
@@ -285,7 +306,7 @@ berth__meter_answer berth__meter_claim_slow(berth__meter *m, uint64_t size_bytes
             answer = claim_in_common(m, size, commit);
         } else {
             if (!berth__meter_enter(m, slot)) {
-                wait_until_resumed(m);
+                berth__meter_wait_resumed(m);
                 continue;
             }
             /* Asked now that it cannot change: the meter may have become shared just before. */
@@ -308,7 +329,7 @@ static berth__meter_slot *enter_any(berth__meter *m, berth__meter_slot *slot)
     while (slot && !is_closed(m)) {
         if (berth__meter_enter(m, slot))
             return slot;
-        wait_until_resumed(m);
+        berth__meter_wait_resumed(m);
     }
     lock(m);
     return &m->common;
@@ -457,7 +478,7 @@ void berth__meter_close(berth__meter *m, _Atomic uint64_t *remaining)
     collect(m);
     STORE(m->owner, meter_shared);
     atomic_fetch_add(remaining, (uint64_t)for_each_slot(m, blocks_of));
-    atomic_store_explicit(&m->stopped, BERTH__METER_CLOSED, memory_order_release);
+    atomic_fetch_or_explicit(&m->stopped, BERTH__METER_CLOSED, memory_order_release);
     unlock(m);
 }
 

@@ -36,21 +36,26 @@ typedef struct berth__meter_slot {
     _Atomic uint64_t num_allocs;
     _Atomic uint64_t total_bytes;
     _Atomic uint64_t largest;
-    _Atomic int64_t blocks; /* allocated less freed by this thread: below 0 where others allocated them */
-    uint64_t owner_word;    /* for the meter's user: only the slot's thread may touch it */
+    _Atomic int64_t blocks;  /* allocated less freed by this thread: below 0 where others allocated them */
+    union {                  /* for the meter's user: */
+        uint64_t owner_word; /* only the slot's thread may touch it */
+        void *beside;        /* the slot's thread while busy, others while stopped */
+    };
 } berth__meter_slot;
 
 /* Piece k holds BERTH__METER_PIECE << k slots. */
 enum { BERTH__METER_PIECE = 32, BERTH__METER_PIECES = 8 };
 
-/* Stopped for a moment, or for good: then its figures go on under the lock. */
-enum { BERTH__METER_STOPPED = 1, BERTH__METER_CLOSED = 2 };
+/* Stopped for a moment, or for good: then its figures go on under the lock. The user of a meter may set other
+ * bits, only while it is stopped, that keep its threads off its own short ways (berth__meter_enter_unmarked).
+ */
+enum { BERTH__METER_STOPPED = 1, BERTH__METER_CLOSED = 2, BERTH__METER_MARKS = ~3 };
 
 typedef struct berth__meter {
     /* read by everybody, rarely written */
     bool exact;               /* set before first use */
     _Atomic int64_t limit;    /* 0: none; set before first use or with berth__meter_set_limit */
-    _Atomic uint32_t stopped; /* 0: threads may enter their slots; see BERTH__METER_STOPPED */
+    _Atomic uint32_t stopped; /* see BERTH__METER_STOPPED */
     _Atomic uint32_t owner;   /* meter_fresh, meter_shared, or a thread's number + meter_owned */
     _Atomic(berth__meter_slot *) pieces[BERTH__METER_PIECES];
     uint64_t apart[8];
@@ -92,6 +97,14 @@ void berth__meter_clear(berth__meter *m);
 /* From now on no claim takes the bytes in use above `limit_bytes`; 0: no limit. What is above stays. */
 void berth__meter_set_limit(berth__meter *m, uint64_t limit_bytes);
 
+/* Between the two no thread is inside a slot, and none enters: a user with something beside the figures can
+ * then look at every thread's. A thread that finds the meter stopped waits with berth__meter_wait_resumed. */
+void berth__meter_stop(berth__meter *m);
+void berth__meter_resume(berth__meter *m);
+void berth__meter_wait_resumed(berth__meter *m);
+/* While stopped: calls `each` with what lies beside every slot's figures and is not NULL. */
+void berth__meter_visit_beside(berth__meter *m, void (*each)(void *context, void *beside), void *context);
+
 /* For a user that lives as long as its blocks: adds the number of live blocks to `remaining`, and from then
  * on every berth__meter_sub answers true. A thread whose berth__meter_sub answered false is out of the meter
  * before this returns. [M7] */
@@ -117,6 +130,19 @@ BERTH__INLINE bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
     uint32_t mark = berth__inside();
     atomic_store_explicit(&slot->busy, mark, memory_order_relaxed);
     berth__barrier_light_at(mark);
+    uint32_t stopped = atomic_load_explicit(&m->stopped, memory_order_acquire);
+    if (BERTH_LIKELY((stopped & (BERTH__METER_STOPPED | BERTH__METER_CLOSED)) == 0))
+        return true;
+    atomic_store_explicit(&slot->busy, 0, memory_order_release);
+    return false;
+}
+
+/* The same for a short way: false also if the user has set a mark, of which one must say that the barrier is
+ * not asymmetric. */
+BERTH__INLINE bool berth__meter_enter_unmarked(berth__meter *m, berth__meter_slot *slot)
+{
+    atomic_store_explicit(&slot->busy, berth__inside(), memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
     if (BERTH_LIKELY(atomic_load_explicit(&m->stopped, memory_order_acquire) == 0))
         return true;
     atomic_store_explicit(&slot->busy, 0, memory_order_release);
@@ -142,6 +168,29 @@ BERTH__INLINE void berth__meter_count(berth__meter_slot *slot, uint64_t size_byt
     BERTH__METER_STORE(slot->total_bytes, BERTH__METER_LOAD(slot->total_bytes) + size_bytes);
     if (size_bytes > BERTH__METER_LOAD(slot->largest))
         BERTH__METER_STORE(slot->largest, size_bytes);
+}
+
+/* With the slot entered: what a thread does within its credit, or whether that suffices. False, and nothing
+ * changed, if it does not; the caller leaves and uses berth__meter_add or berth__meter_sub. Blocks are not
+ * counted: who uses these counts beside the figures, and does without berth__meter_close. */
+BERTH__INLINE bool berth__meter_add_inside(berth__meter_slot *slot, uint64_t size_bytes)
+{
+    int64_t credit = BERTH__METER_LOAD(slot->credit) - (int64_t)size_bytes;
+    if (BERTH_UNLIKELY(credit < 0))
+        return false;
+    BERTH__METER_STORE(slot->credit, credit);
+    return true;
+}
+BERTH__INLINE bool berth__meter_sub_fits(const berth__meter_slot *slot, uint64_t size_bytes)
+{
+    return BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes <= BERTH__METER_LOAD(slot->credit_max);
+}
+BERTH__INLINE bool berth__meter_sub_inside(berth__meter_slot *slot, uint64_t size_bytes)
+{
+    if (BERTH_UNLIKELY(!berth__meter_sub_fits(slot, size_bytes)))
+        return false;
+    BERTH__METER_STORE(slot->credit, BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes);
+    return true;
 }
 
 /* Claims `size_bytes` before they are allocated, never above the limit. Followed by a commit or an unclaim.

@@ -65,6 +65,33 @@ static berth_allocator *make_pool_compacting(void)
     return a;
 }
 
+static berth_allocator *make_host_cache(void)
+{
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_host_cache_create(NULL, &a), BERTH_OK);
+    return a;
+}
+
+/* The long way of everything: limits, exact figures, a clock. */
+static uint64_t some_time(void *context)
+{
+    static _Atomic uint64_t now;
+    (void)context;
+    return ++now;
+}
+
+static berth_allocator *make_host_cache_limited(void)
+{
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.soft_limit_bytes = 1 << 20;
+    options.hard_limit_bytes = 1 << 30;
+    options.exact_peak = true;
+    options.clock_ns = some_time;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_host_cache_create(&options, &a), BERTH_OK);
+    return a;
+}
+
 /* ---- A user's allocator that brings the three required operations and nothing else -----------------------
  */
 
@@ -115,6 +142,8 @@ const source sources[] = {
     {"best for host", make_best_for_host, 0},
     {"pool", make_pool, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"pool compacting", make_pool_compacting, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"host cache", make_host_cache, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"host cache limited", make_host_cache_limited, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"user's", make_user, 0},
 };
 const size_t source_count = sizeof sources / sizeof sources[0];

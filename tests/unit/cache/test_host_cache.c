@@ -1,0 +1,997 @@
+/* The host cache on virtual time: reuse, uses, classes, limits, copies, and the cases known from the field.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "berth/host_cache.h"
+#include "berth/log.h"
+#include "berth/virtual.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* ---- A cache on a fresh virtual device for every test ---------------------------------------------- */
+
+typedef struct fixture {
+    berth_device device;
+    berth_allocator *cache;
+    berth_stream *streams[3];
+    uint64_t now;
+} fixture;
+
+static uint64_t read_clock(void *context)
+{
+    return ((fixture *)context)->now;
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    assert_int_equal(berth_virtual_create(&f->device), BERTH_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(berth_stream_create(f->device, &f->streams[i]), BERTH_OK);
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.device = f->device;
+    assert_int_equal(berth_host_cache_create(&options, &f->cache), BERTH_OK);
+    return 0;
+}
+
+/* A cache with other options in place of the fixture's. */
+static void replace_cache(fixture *f, const berth_host_cache_options *options)
+{
+    berth_allocator_release(f->cache);
+    assert_int_equal(berth_host_cache_create(options, &f->cache), BERTH_OK);
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    berth_allocator_release(f->cache);
+    for (int i = 0; i < 3; i++)
+        berth_stream_destroy(f->streams[i]);
+    assert_int_equal(berth_virtual_bytes_in_use(f->device), 0);
+    berth_virtual_destroy(f->device);
+    free(f);
+    return 0;
+}
+
+static void *take(fixture *f, size_t size)
+{
+    void *p = NULL;
+    assert_int_equal(berth_allocate(f->cache, size, BERTH_ALIGNMENT, NULL, &p), BERTH_OK);
+    assert_non_null(p);
+    return p;
+}
+
+static void give(fixture *f, void *p)
+{
+    assert_int_equal(berth_deallocate(f->cache, p, 0, NULL), BERTH_OK);
+}
+
+static void nothing(void *context)
+{
+    (void)context;
+}
+
+/* Work on a stream that has not run yet. */
+static void enqueue(berth_stream *stream)
+{
+    assert_int_equal(berth_stream_call(stream, nothing, NULL), BERTH_OK);
+}
+
+static berth_host_cache_figures figures(fixture *f)
+{
+    berth_host_cache_figures out = {.struct_size = sizeof out};
+    assert_int_equal(berth_host_cache_figures_get(f->cache, &out), BERTH_OK);
+    assert_int_equal(out.live_bytes + out.waiting_bytes + out.idle_bytes,
+                     berth_virtual_bytes_in_use(f->device));
+    return out;
+}
+
+/* ---- Allocating and freeing -------------------------------------------------------------------------- */
+
+static void test_reuse_at_once(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f, 100 * KIB);
+    memset(p, 1, 100 * KIB);
+    give(f, p);
+    assert_ptr_equal(take(f, 100 * KIB), p);
+    assert_int_equal(figures(f).device_allocations, 1);
+    give(f, p);
+}
+
+static void test_nothing_is_null(void **state)
+{
+    fixture *f = *state;
+    void *p = f;
+    assert_int_equal(berth_allocate(f->cache, 0, 64, NULL, &p), BERTH_OK);
+    assert_null(p);
+    berth_host_handle handle = 7;
+    p = f;
+    assert_int_equal(berth_host_cache_allocate(f->cache, 0, 64, NULL, &p, &handle), BERTH_OK);
+    assert_null(p);
+    assert_int_equal(handle, 0);
+    assert_int_equal(berth_host_cache_free(f->cache, NULL, 0, NULL), BERTH_OK);
+    assert_int_equal(berth_deallocate(f->cache, NULL, 0, NULL), BERTH_OK);
+}
+
+static void test_bad_requests(void **state)
+{
+    fixture *f = *state;
+    void *p = NULL;
+    assert_int_equal(berth_host_cache_allocate(f->cache, 64, 3, NULL, &p, NULL), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_host_cache_allocate(f->cache, 64, 64, NULL, NULL, NULL), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_allocate(f->cache, (size_t)1 << 50, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    assert_null(p);
+    berth_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(berth_stats_get(f->cache, &stats), BERTH_OK);
+    assert_int_equal(stats.num_allocs, 0);
+    assert_int_equal(stats.num_failures, 1);
+    assert_int_equal(berth_host_cache_free(NULL, f, 0, NULL), BERTH_INVALID_ARGUMENT);
+}
+
+static void test_bad_options(void **state)
+{
+    fixture *f = *state;
+    berth_allocator *a = (berth_allocator *)1;
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.max_waste = 2;
+    assert_int_equal(berth_host_cache_create(&options, &a), BERTH_INVALID_ARGUMENT);
+    assert_null(a);
+    options.max_waste = 0.125;
+    options.struct_size = 0;
+    assert_int_equal(berth_host_cache_create(&options, &a), BERTH_INVALID_ARGUMENT);
+    options.struct_size = sizeof options;
+    options.device = (berth_device){BERTH_DEVICE_VIRTUAL, 999999};
+    assert_int_not_equal(berth_host_cache_create(&options, &a), BERTH_OK);
+    assert_null(a);
+    assert_int_equal(berth_host_cache_create(NULL, NULL), BERTH_INVALID_ARGUMENT);
+    (void)f;
+}
+
+static void test_alignments(void **state)
+{
+    fixture *f = *state;
+    for (size_t alignment = 1; alignment <= 4 * MIB; alignment *= 2)
+        for (size_t size = 1; size < 300 * KIB; size = size * 3 + 1) {
+            void *p = NULL, *q = NULL;
+            assert_int_equal(berth_allocate(f->cache, size, alignment, NULL, &p), BERTH_OK);
+            assert_int_equal(berth_allocate(f->cache, size, alignment, NULL, &q), BERTH_OK);
+            assert_int_equal((uintptr_t)p % alignment, 0);
+            assert_int_equal((uintptr_t)q % alignment, 0);
+            memset(p, 1, size);
+            memset(q, 2, size);
+            give(f, p);
+            give(f, q);
+            /* What was aligned for one request serves the next. */
+            uint64_t calls = figures(f).device_allocations;
+            assert_int_equal(berth_allocate(f->cache, size, alignment, NULL, &p), BERTH_OK);
+            assert_int_equal((uintptr_t)p % alignment, 0);
+            assert_int_equal(figures(f).device_allocations, calls);
+            give(f, p);
+        }
+}
+
+static void test_zeroed_and_label(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f, 1000);
+    memset(p, 0xff, 1000);
+    give(f, p);
+    berth_request request = BERTH_REQUEST_INIT;
+    request.flags = BERTH_ZEROED;
+    char *q = NULL;
+    assert_int_equal(berth_allocate(f->cache, 1000, 64, &request, (void **)&q), BERTH_OK);
+    assert_ptr_equal(q, p);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(q[i], 0);
+    give(f, q);
+}
+
+static void test_sizes_and_ids(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f, 1000), *q = take(f, 1000);
+    size_t size = 0;
+    uint64_t id_p = 0, id_q = 0, id = 0;
+    assert_true(berth_allocator_tracks_sizes(f->cache));
+    assert_int_equal(berth_requested_size(f->cache, p, &size), BERTH_OK);
+    assert_int_equal(size, 1000);
+    assert_int_equal(berth_allocated_size(f->cache, p, &size), BERTH_OK);
+    assert_int_equal(size, 1024);
+    assert_int_equal(berth_requested_size(f->cache, (char *)p + 1, &size), BERTH_NOT_FOUND);
+    assert_int_equal(berth_allocation_id(f->cache, p, &id_p), BERTH_OK);
+    assert_int_equal(berth_allocation_id(f->cache, q, &id_q), BERTH_OK);
+    assert_true(id_p != 0 && id_q != 0 && id_p != id_q);
+    assert_int_equal(berth_allocator_owns(f->cache, (char *)p + 999), BERTH_OK);
+    assert_int_equal(berth_allocator_owns(f->cache, f), BERTH_NOT_FOUND);
+    give(f, p);
+    assert_int_equal(berth_allocator_owns(f->cache, p), BERTH_NOT_FOUND);
+    assert_int_equal(berth_requested_size(f->cache, p, &size), BERTH_NOT_FOUND);
+    p = take(f, 1000);
+    assert_int_equal(berth_allocation_id(f->cache, p, &id), BERTH_OK);
+    assert_true(id != id_p && id != id_q);
+    give(f, p);
+    give(f, q);
+    assert_string_equal(berth_allocator_name(f->cache), "host_cache");
+    assert_int_equal(berth_allocator_memory_kind(f->cache), BERTH_MEMORY_PINNED);
+    assert_true(berth_device_equal(berth_allocator_device(f->cache), f->device));
+}
+
+/* ---- Safety ------------------------------------------------------------------------------------------ */
+
+static void test_bad_frees(void **state)
+{
+    fixture *f = *state;
+    int local = 0;
+    static const size_t sizes[] = {64, 1000, 5 * KIB, 40 * KIB, 3 * MIB};
+    for (size_t i = 0; i < BERTH_COUNT_OF(sizes); i++) {
+        char *p = take(f, sizes[i]);
+        berth_stats before = {.struct_size = sizeof before}, after = before;
+        berth_stats_get(f->cache, &before);
+        assert_int_equal(berth_deallocate(f->cache, p + 1, 0, NULL), BERTH_BAD_FREE);
+        assert_non_null(strstr(berth_last_error()->message, "inside the block"));
+        assert_int_equal(berth_deallocate(f->cache, &local, 0, NULL), BERTH_BAD_FREE);
+        assert_non_null(strstr(berth_last_error()->message, "never handed out"));
+        berth_stats_get(f->cache, &after);
+        assert_memory_equal(&before, &after, sizeof before);
+        give(f, p);
+        assert_int_equal(berth_deallocate(f->cache, p, 0, NULL), BERTH_BAD_FREE);
+        assert_non_null(strstr(berth_last_error()->message, "freed before"));
+        assert_int_equal(berth_deallocate(f->cache, p, 0, f->streams[0]), BERTH_BAD_FREE);
+        /* Also once its memory is the device's again. */
+        assert_int_equal(berth_host_cache_empty(f->cache, NULL), BERTH_OK);
+        assert_int_equal(berth_deallocate(f->cache, p, 0, NULL), BERTH_BAD_FREE);
+    }
+}
+
+static void test_double_free_while_waiting(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f, 4096);
+    enqueue(f->streams[0]);
+    assert_int_equal(berth_record_use(f->cache, p, f->streams[0]), BERTH_OK);
+    give(f, p);
+    assert_int_equal(berth_deallocate(f->cache, p, 0, NULL), BERTH_BAD_FREE);
+    assert_int_equal(berth_record_use(f->cache, p, f->streams[1]), BERTH_NOT_FOUND);
+    assert_int_equal(figures(f).waiting_blocks, 1);
+    berth_virtual_run_all(f->device);
+    assert_int_equal(berth_host_cache_collect(f->cache, NULL), BERTH_OK);
+    assert_int_equal(figures(f).waiting_blocks, 0);
+}
+
+static void test_handles(void **state)
+{
+    fixture *f = *state;
+    void *p = NULL, *q = NULL;
+    berth_host_handle hp = 0, hq = 0;
+    assert_int_equal(berth_host_cache_allocate(f->cache, 4096, 64, NULL, &p, &hp), BERTH_OK);
+    assert_int_equal(berth_host_cache_allocate(f->cache, 4096, 64, NULL, &q, &hq), BERTH_OK);
+    assert_true(hp && hq && hp != hq);
+    /* An invalid handle is ignored, whatever it is; so is the handle of another block. */
+    static const berth_host_handle wrong[] = {0, 1, 77, UINT64_MAX, (uint64_t)1 << 63, 0xffffffff};
+    for (size_t i = 0; i < BERTH_COUNT_OF(wrong); i++)
+        assert_int_equal(berth_host_cache_record_use(f->cache, p, wrong[i], f->streams[0]), BERTH_OK);
+    assert_int_equal(berth_host_cache_record_use(f->cache, (char *)p + 5, hp, f->streams[0]), BERTH_OK);
+    assert_int_equal(berth_host_cache_free(f->cache, p, hq, NULL), BERTH_OK);
+    assert_int_equal(figures(f).events_recorded, 1);
+    assert_int_equal(berth_host_cache_free(f->cache, q, hq, NULL), BERTH_OK);
+    assert_int_equal(berth_host_cache_free(f->cache, q, hq, NULL), BERTH_BAD_FREE);
+    /* An old handle names nothing any more. */
+    assert_int_equal(berth_host_cache_allocate(f->cache, 4096, 64, NULL, &q, &hp), BERTH_OK);
+    assert_int_equal(berth_host_cache_free(f->cache, q, hq, NULL), BERTH_OK);
+    assert_int_equal(berth_host_cache_free(f->cache, f, hq, NULL), BERTH_BAD_FREE);
+}
+
+/* ---- Streams ----------------------------------------------------------------------------------------- */
+
+static void test_no_reuse_before_completion(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f, 64 * KIB);
+    enqueue(f->streams[0]);
+    assert_int_equal(berth_record_use(f->cache, p, f->streams[0]), BERTH_OK);
+    /* Work that comes after the record and before the free counts too. */
+    enqueue(f->streams[0]);
+    give(f, p);
+    assert_int_equal(berth_virtual_step(f->streams[0]), BERTH_OK);
+    void *q = take(f, 64 * KIB);
+    assert_ptr_not_equal(q, p);
+    berth_virtual_run(f->streams[0]);
+    assert_ptr_equal(take(f, 64 * KIB), p);
+    give(f, p);
+    give(f, q);
+}
+
+static void test_two_streams_hold_one_block(void **state)
+{
+    fixture *f = *state;
+    for (int first = 0; first < 2; first++) {
+        void *p = take(f, 64 * KIB);
+        for (int i = 0; i < 2; i++) {
+            enqueue(f->streams[i]);
+            assert_int_equal(berth_record_use(f->cache, p, f->streams[i]), BERTH_OK);
+        }
+        give(f, p);
+        berth_virtual_run(f->streams[first]);
+        size_t collected = 7;
+        assert_int_equal(berth_host_cache_collect(f->cache, &collected), BERTH_OK);
+        assert_int_equal(collected, 0);
+        assert_int_equal(figures(f).waiting_blocks, 1);
+        berth_virtual_run(f->streams[1 - first]);
+        assert_int_equal(berth_host_cache_collect(f->cache, &collected), BERTH_OK);
+        assert_int_equal(collected, 1);
+        assert_int_equal(figures(f).waiting_blocks, 0);
+    }
+}
+
+/* Mended: there an unready event at the head of one queue held everything. */
+static void test_slow_stream_holds_back_only_its_own(void **state)
+{
+    fixture *f = *state;
+    void *slow = take(f, 64 * KIB), *fast = take(f, 64 * KIB);
+    enqueue(f->streams[0]);
+    berth_record_use(f->cache, slow, f->streams[0]);
+    berth_record_use(f->cache, fast, f->streams[1]);
+    give(f, slow);
+    give(f, fast);
+    assert_ptr_equal(take(f, 64 * KIB), fast);
+    assert_int_equal(figures(f).device_allocations, 2);
+    give(f, fast);
+    berth_virtual_run_all(f->device);
+}
+
+static void test_one_event_per_stream(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f, 4096);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(berth_record_use(f->cache, p, f->streams[0]), BERTH_OK);
+    assert_int_equal(berth_record_use(f->cache, p, f->streams[1]), BERTH_OK);
+    assert_int_equal(berth_virtual_calls(f->device, BERTH_VIRTUAL_EVENT_RECORD), 0);
+    give(f, p);
+    assert_int_equal(berth_virtual_calls(f->device, BERTH_VIRTUAL_EVENT_RECORD), 2);
+    assert_int_equal(figures(f).events_recorded, 2);
+    /* Pooled: the same pair again makes no new event. */
+    for (int i = 0; i < 100; i++) {
+        p = take(f, 4096);
+        berth_record_use(f->cache, p, f->streams[0]);
+        berth_record_use(f->cache, p, f->streams[1]);
+        give(f, p);
+        berth_host_cache_collect(f->cache, NULL);
+    }
+    assert_true(berth_virtual_calls(f->device, BERTH_VIRTUAL_EVENT_CREATE) <= 3);
+}
+
+/* Mended: there a pointer into a block (a slice, an alias) was not found. */
+static void test_interior_pointers(void **state)
+{
+    fixture *f = *state;
+    static const size_t sizes[] = {200, 5 * KIB, 70 * KIB, 2 * MIB};
+    for (size_t i = 0; i < BERTH_COUNT_OF(sizes); i++) {
+        char *p = take(f, sizes[i]);
+        enqueue(f->streams[0]);
+        assert_int_equal(berth_record_use(f->cache, p + sizes[i] - 1, f->streams[0]), BERTH_OK);
+        give(f, p);
+        assert_int_equal(figures(f).waiting_blocks, 1);
+        berth_virtual_run_all(f->device);
+        berth_host_cache_collect(f->cache, NULL);
+    }
+}
+
+static void test_unknown_pointers(void **state)
+{
+    fixture *f = *state;
+    int local = 0;
+    char *p = take(f, 40 * KIB);
+    assert_int_equal(berth_record_use(f->cache, &local, f->streams[0]), BERTH_NOT_FOUND);
+    assert_int_equal(berth_record_use(f->cache, p - 1, f->streams[0]), BERTH_NOT_FOUND);
+    assert_int_equal(berth_record_use(f->cache, p + 40 * KIB, f->streams[0]), BERTH_NOT_FOUND);
+    assert_int_equal(figures(f).streams <= 1, 1);
+    give(f, p);
+    assert_int_equal(berth_record_use(f->cache, p, f->streams[0]), BERTH_NOT_FOUND);
+    assert_int_equal(berth_virtual_calls(f->device, BERTH_VIRTUAL_EVENT_CREATE), 0);
+    assert_ptr_equal(take(f, 40 * KIB), p);
+    give(f, p);
+}
+
+static void test_streams_in_the_calls_themselves(void **state)
+{
+    fixture *f = *state;
+    berth_request request = BERTH_REQUEST_INIT;
+    request.stream = f->streams[0];
+    void *p = NULL;
+    assert_int_equal(berth_allocate(f->cache, 4096, 64, &request, &p), BERTH_OK);
+    enqueue(f->streams[0]);
+    enqueue(f->streams[1]);
+    assert_int_equal(berth_deallocate(f->cache, p, 4096, f->streams[1]), BERTH_OK);
+    berth_virtual_run(f->streams[0]);
+    berth_host_cache_collect(f->cache, NULL);
+    assert_int_equal(figures(f).waiting_blocks, 1);
+    berth_virtual_run(f->streams[1]);
+    berth_host_cache_collect(f->cache, NULL);
+    assert_int_equal(figures(f).waiting_blocks, 0);
+}
+
+/* A stream that never moves again costs what waits on it, and nothing more. */
+static void test_one_stream_stuck_for_ever(void **state)
+{
+    fixture *f = *state;
+    enqueue(f->streams[0]);
+    for (int i = 0; i < 20; i++) {
+        void *p = take(f, 64 * KIB);
+        berth_record_use(f->cache, p, f->streams[0]);
+        give(f, p);
+    }
+    uint64_t reserved = berth_virtual_bytes_in_use(f->device);
+    for (int i = 0; i < 5000; i++) {
+        void *p = take(f, 64 * KIB);
+        enqueue(f->streams[1 + i % 2]);
+        berth_record_use(f->cache, p, f->streams[1 + i % 2]);
+        give(f, p);
+        berth_virtual_run(f->streams[1 + i % 2]);
+    }
+    assert_true(berth_virtual_bytes_in_use(f->device) <= reserved + 4 * 64 * KIB);
+    assert_int_equal(figures(f).waiting_blocks >= 20, 1);
+    berth_virtual_run_all(f->device);
+}
+
+static void test_thousands_of_streams(void **state)
+{
+    fixture *f = *state;
+    enum { many = 3000 };
+    berth_stream **streams = calloc(many, sizeof *streams);
+    for (int i = 0; i < many; i++) {
+        assert_int_equal(berth_stream_create(f->device, &streams[i]), BERTH_OK);
+        enqueue(streams[i]);
+        void *p = take(f, 4096);
+        assert_int_equal(berth_record_use(f->cache, p, streams[i]), BERTH_OK);
+        give(f, p);
+    }
+    assert_int_equal(figures(f).streams, many);
+    assert_int_equal(figures(f).waiting_blocks, many);
+    /* Every second one is destroyed with work under way: that still runs, and its block comes back. */
+    for (int i = 0; i < many; i += 2)
+        berth_stream_destroy(streams[i]);
+    berth_virtual_run_all(f->device);
+    size_t collected = 0;
+    assert_int_equal(berth_host_cache_collect(f->cache, &collected), BERTH_OK);
+    assert_int_equal(collected, many);
+    assert_int_equal(figures(f).streams, many / 2);
+    for (int i = 1; i < many; i += 2)
+        berth_stream_destroy(streams[i]);
+    assert_int_equal(berth_host_cache_empty(f->cache, NULL), BERTH_OK);
+    assert_int_equal(figures(f).streams, 0);
+    free(streams);
+}
+
+/* The stream is gone before the block that it used is freed: the free still waits for its work. */
+static void test_stream_destroyed_before_the_free(void **state)
+{
+    fixture *f = *state;
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(f->device, &stream), BERTH_OK);
+    void *p = take(f, 64 * KIB);
+    enqueue(stream);
+    assert_int_equal(berth_record_use(f->cache, p, stream), BERTH_OK);
+    berth_stream_destroy(stream);
+    berth_host_cache_collect(f->cache, NULL); /* must not forget a stream that a live block names */
+    give(f, p);
+    assert_int_equal(figures(f).waiting_blocks, 1);
+    berth_virtual_run_all(f->device);
+    berth_host_cache_collect(f->cache, NULL);
+    assert_int_equal(figures(f).waiting_blocks, 0);
+    assert_int_equal(figures(f).streams, 0);
+}
+
+static void test_late_events(void **state)
+{
+    fixture *f = *state;
+    void *p = take(f, 64 * KIB);
+    enqueue(f->streams[0]);
+    berth_record_use(f->cache, p, f->streams[0]);
+    give(f, p);
+    berth_virtual_set_late(f->streams[0], true);
+    berth_virtual_run(f->streams[0]);
+    void *q = take(f, 64 * KIB);
+    assert_ptr_not_equal(q, p);
+    berth_virtual_deliver(f->streams[0]);
+    assert_ptr_equal(take(f, 64 * KIB), p);
+    give(f, p);
+    give(f, q);
+}
+
+/* An event that got lost is answered for by a later one of its stream, even if the stream never rests. */
+static void test_lost_events(void **state)
+{
+    fixture *f = *state;
+    berth_virtual_lose_events(f->streams[0], 3);
+    for (int i = 0; i < 3; i++) {
+        void *p = take(f, 64 * KIB);
+        enqueue(f->streams[0]);
+        berth_record_use(f->cache, p, f->streams[0]);
+        give(f, p);
+    }
+    for (int i = 0; i < 200; i++) {
+        void *p = take(f, 64 * KIB);
+        enqueue(f->streams[0]);
+        berth_record_use(f->cache, p, f->streams[0]);
+        give(f, p);
+        while (berth_virtual_pending(f->streams[0]) > 2)
+            berth_virtual_step(f->streams[0]);
+        berth_host_cache_collect(f->cache, NULL);
+    }
+    assert_true(figures(f).waiting_blocks <= 40);
+    assert_true(figures(f).device_allocations <= 45);
+    berth_virtual_run_all(f->device);
+}
+
+/* Events that cannot be made or recorded: the stream itself is asked instead, and nothing is reused early. */
+static void test_failing_events(void **state)
+{
+    fixture *f = *state;
+    static const berth_virtual_call calls[] = {BERTH_VIRTUAL_EVENT_CREATE, BERTH_VIRTUAL_EVENT_RECORD,
+                                               BERTH_VIRTUAL_EVENT_QUERY};
+    for (size_t i = 0; i < BERTH_COUNT_OF(calls); i++) {
+        berth_virtual_fail(f->device, calls[i], 1, BERTH_DEVICE_ERROR, true);
+        void *p = take(f, 64 * KIB);
+        enqueue(f->streams[0]);
+        berth_record_use(f->cache, p, f->streams[0]);
+        give(f, p);
+        berth_host_cache_collect(f->cache, NULL);
+        assert_int_equal(figures(f).waiting_blocks, 1);
+        berth_virtual_run_all(f->device);
+        berth_host_cache_collect(f->cache, NULL);
+        assert_int_equal(figures(f).waiting_blocks, 0);
+        berth_virtual_fail(f->device, calls[i], 0, BERTH_OK, false);
+        berth_host_cache_empty(f->cache, NULL);
+    }
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------ */
+
+static void test_empty_gives_everything_back(void **state)
+{
+    fixture *f = *state;
+    void *blocks[200];
+    for (int i = 0; i < 200; i++)
+        blocks[i] = take(f, (size_t)(i + 1) * 777);
+    for (int i = 0; i < 200; i++) {
+        if (i % 3 == 0)
+            berth_record_use(f->cache, blocks[i], f->streams[i % 2]);
+        give(f, blocks[i]);
+    }
+    uint64_t reserved = berth_virtual_bytes_in_use(f->device);
+    size_t released = 0;
+    assert_int_equal(berth_host_cache_empty(f->cache, &released), BERTH_OK);
+    assert_int_equal(released, reserved);
+    assert_int_equal(berth_virtual_bytes_in_use(f->device), 0);
+    berth_stats stats = {.struct_size = sizeof stats};
+    berth_stats_get(f->cache, &stats);
+    assert_int_equal(stats.bytes_reserved, 0);
+    assert_int_equal(stats.max_bytes_reserved, reserved);
+    assert_int_equal(stats.largest_free_bytes, 0);
+    assert_true(stats.fragmentation == 0);
+}
+
+static void test_empty_leaves_live_and_waiting(void **state)
+{
+    fixture *f = *state;
+    char *live = take(f, MIB), *waits = take(f, 2 * MIB), *idle = take(f, 3 * MIB);
+    memset(live, 5, MIB);
+    enqueue(f->streams[0]);
+    berth_record_use(f->cache, waits, f->streams[0]);
+    give(f, waits);
+    give(f, idle);
+    size_t released = 0;
+    assert_int_equal(berth_host_cache_empty(f->cache, &released), BERTH_OK);
+    assert_int_equal(released, 3 * MIB);
+    assert_int_equal(live[MIB - 1], 5);
+    assert_int_equal(figures(f).waiting_blocks, 1);
+    berth_virtual_run_all(f->device);
+    assert_int_equal(berth_host_cache_empty(f->cache, &released), BERTH_OK);
+    assert_int_equal(released, 2 * MIB);
+    give(f, live);
+}
+
+static void test_trim_keeps_what_it_is_told(void **state)
+{
+    fixture *f = *state;
+    void *blocks[10];
+    for (int i = 0; i < 10; i++)
+        blocks[i] = take(f, MIB);
+    for (int i = 0; i < 10; i++)
+        give(f, blocks[i]);
+    size_t released = 0;
+    assert_int_equal(berth_trim(f->cache, 4 * MIB, &released), BERTH_OK);
+    assert_int_equal(released, 6 * MIB);
+    assert_int_equal(figures(f).idle_bytes, 4 * MIB);
+}
+
+/* Mended: there a huge idle block served small requests, or stayed for ever. */
+static void test_many_small_after_one_huge(void **state)
+{
+    fixture *f = *state;
+    void *huge = take(f, 64 * MIB);
+    give(f, huge);
+    char *small[100];
+    for (int i = 0; i < 100; i++) {
+        char *p = small[i] = take(f, 5000);
+        assert_true(p < (char *)huge || p >= (char *)huge + 64 * MIB);
+        size_t size = 0;
+        assert_int_equal(berth_allocated_size(f->cache, p, &size), BERTH_OK);
+        assert_true(size <= 5000 + 5000 / 8);
+    }
+    size_t released = 0;
+    assert_int_equal(berth_host_cache_empty(f->cache, &released), BERTH_OK);
+    assert_true(released >= 64 * MIB);
+    assert_true(berth_virtual_bytes_in_use(f->device) < 2 * MIB);
+    for (int i = 0; i < 100; i++)
+        give(f, small[i]);
+}
+
+static void test_stated_waste_holds(void **state)
+{
+    fixture *f = *state;
+    static const double bounds[] = {0.125, 0.25, 0.5, 1.0, 1.0 / 64};
+    for (size_t i = 0; i < BERTH_COUNT_OF(bounds); i++) {
+        berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+        options.device = f->device;
+        options.max_waste = bounds[i];
+        replace_cache(f, &options);
+        for (size_t size = 1; size < 5 * MIB; size += size / 7 + 1) {
+            void *p = take(f, size);
+            size_t block = 0;
+            assert_int_equal(berth_allocated_size(f->cache, p, &block), BERTH_OK);
+            assert_int_equal(block, berth_host_cache_block_size(bounds[i], size));
+            assert_true(block - size < 64 || (double)(block - size) <= bounds[i] * (double)size);
+            give(f, p);
+        }
+        /* Runs of pages are cut without rest: reserved is what the blocks take. */
+        figures(f);
+    }
+}
+
+static void test_hard_limit(void **state)
+{
+    fixture *f = *state;
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.device = f->device;
+    options.hard_limit_bytes = 10 * MIB;
+    replace_cache(f, &options);
+    void *blocks[10], *p = NULL;
+    for (int i = 0; i < 10; i++)
+        blocks[i] = take(f, MIB);
+    assert_int_equal(berth_allocate(f->cache, MIB, 64, NULL, &p), BERTH_OVER_BUDGET);
+    assert_null(p);
+    assert_non_null(strstr(berth_last_error()->message, "10485760"));
+    berth_stats stats = {.struct_size = sizeof stats};
+    berth_stats_get(f->cache, &stats);
+    assert_int_equal(stats.bytes_limit, 10 * MIB);
+    assert_int_equal(stats.num_failures, 1);
+    assert_int_equal(stats.num_allocs, 10);
+    /* Idle blocks of other classes make room; waiting ones do not before they are done. */
+    give(f, blocks[0]);
+    enqueue(f->streams[0]);
+    berth_record_use(f->cache, blocks[1], f->streams[0]);
+    give(f, blocks[1]);
+    assert_int_equal(berth_allocate(f->cache, 2 * MIB, 64, NULL, &p), BERTH_OVER_BUDGET);
+    berth_virtual_run_all(f->device);
+    assert_int_equal(berth_allocate(f->cache, 2 * MIB, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_virtual_bytes_in_use(f->device), 10 * MIB);
+    give(f, p);
+    for (int i = 2; i < 10; i++)
+        give(f, blocks[i]);
+}
+
+static void test_soft_limit(void **state)
+{
+    fixture *f = *state;
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.device = f->device;
+    options.soft_limit_bytes = 3 * MIB;
+    replace_cache(f, &options);
+    void *blocks[8];
+    for (int i = 0; i < 8; i++)
+        blocks[i] = take(f, MIB);
+    void *large = take(f, 8 * MIB);
+    for (int i = 0; i < 8; i++) {
+        give(f, blocks[i]);
+        assert_true(figures(f).idle_bytes <= 3 * MIB);
+    }
+    assert_int_equal(figures(f).idle_bytes, 3 * MIB);
+    /* Too large to keep at all. */
+    give(f, large);
+    assert_true(figures(f).idle_bytes <= 3 * MIB);
+    /* Waiting blocks are not idle; once collected they are. */
+    for (int i = 0; i < 8; i++)
+        blocks[i] = take(f, MIB);
+    enqueue(f->streams[0]);
+    for (int i = 0; i < 8; i++) {
+        berth_record_use(f->cache, blocks[i], f->streams[0]);
+        give(f, blocks[i]);
+    }
+    assert_int_equal(figures(f).waiting_bytes, 8 * MIB);
+    berth_virtual_run_all(f->device);
+    berth_host_cache_collect(f->cache, NULL);
+    assert_int_equal(figures(f).idle_bytes, 3 * MIB);
+    /* Limits can change. */
+    assert_int_equal(berth_host_cache_set_limits(f->cache, MIB, 0), BERTH_OK);
+    assert_int_equal(figures(f).idle_bytes, MIB);
+    assert_int_equal(berth_host_cache_set_limits(f->cache, 0, 0), BERTH_OK);
+    for (int i = 0; i < 8; i++)
+        blocks[i] = take(f, MIB);
+    for (int i = 0; i < 8; i++)
+        give(f, blocks[i]);
+    assert_int_equal(figures(f).idle_bytes, 8 * MIB);
+}
+
+/* Small blocks share runs of pages: the limit works on whole runs, without a trim at every free. */
+static void test_soft_limit_with_small_blocks(void **state)
+{
+    fixture *f = *state;
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.device = f->device;
+    options.soft_limit_bytes = 64 * KIB;
+    replace_cache(f, &options);
+    enum { many = 2000 };
+    void *blocks[many];
+    for (int i = 0; i < many; i++)
+        blocks[i] = take(f, 1000);
+    for (int i = 0; i < many; i++)
+        give(f, blocks[i]);
+    assert_true(figures(f).idle_bytes <= 128 * KIB);
+    void *p = take(f, 1000);
+    give(f, p);
+}
+
+static void test_device_runs_out(void **state)
+{
+    fixture *f = *state;
+    berth_virtual_set_memory_limit(f->device, 4 * MIB);
+    void *a = take(f, 2 * MIB), *b = take(f, 2 * MIB), *p = NULL;
+    assert_int_equal(berth_allocate(f->cache, MIB, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    /* What is idle goes back before the request fails. */
+    give(f, a);
+    assert_int_equal(berth_allocate(f->cache, MIB, 64, NULL, &p), BERTH_OK);
+    give(f, p);
+    give(f, b);
+    berth_stats stats = {.struct_size = sizeof stats};
+    berth_stats_get(f->cache, &stats);
+    assert_int_equal(stats.num_failures, 1);
+    assert_true(stats.num_retries >= 1);
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------------ */
+
+static void test_copies(void **state)
+{
+    fixture *f = *state;
+    char *p = take(f, 1000), *q = take(f, 1000), local[1000];
+    memset(local, 3, sizeof local);
+    assert_int_equal(berth_host_cache_copy(f->cache, p, local, 1000, NULL, false), BERTH_OK);
+    assert_int_equal(p[999], 3);
+    /* On a stream: enqueued, and both blocks wait for it. */
+    memset(q, 0, 1000);
+    assert_int_equal(berth_host_cache_copy(f->cache, q + 500, p, 500, f->streams[0], false), BERTH_OK);
+    assert_int_equal(q[999], 0);
+    give(f, p);
+    assert_int_equal(figures(f).waiting_blocks, 1);
+    berth_virtual_run_all(f->device);
+    assert_int_equal(q[999], 3);
+    assert_int_equal(q[499], 0);
+    memset(local, 0, sizeof local);
+    assert_int_equal(berth_host_cache_copy(f->cache, local, q, 1000, f->streams[1], true), BERTH_OK);
+    assert_int_equal(local[999], 3);
+    assert_int_equal(berth_host_cache_copy(f->cache, q + 1, local, 1000, NULL, false),
+                     BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_host_cache_copy(f->cache, local, local + 1, 10, NULL, false), BERTH_NOT_FOUND);
+    assert_int_equal(berth_host_cache_copy(f->cache, NULL, q, 10, NULL, false), BERTH_INVALID_ARGUMENT);
+    give(f, q);
+}
+
+/* ---- Questions ---------------------------------------------------------------------------------------- */
+
+typedef struct seen {
+    int count;
+    berth_host_use uses[16];
+} seen;
+
+static bool see(void *context, const berth_host_use *use)
+{
+    seen *s = context;
+    s->uses[s->count++] = *use;
+    return true;
+}
+
+static void test_why_a_block_is_not_free(void **state)
+{
+    fixture *f = *state;
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.device = f->device;
+    options.clock_ns = read_clock;
+    options.clock_context = f;
+    replace_cache(f, &options);
+    f->now = 1000;
+    char *p = take(f, 4096);
+    enqueue(f->streams[0]);
+    enqueue(f->streams[1]);
+    berth_record_use(f->cache, p, f->streams[0]);
+    berth_record_use(f->cache, p, f->streams[1]);
+    berth_block_state block_state = BERTH_BLOCK_IDLE;
+    seen s = {0};
+    assert_int_equal(berth_host_cache_explain(f->cache, p + 77, 0, &block_state, see, &s), BERTH_OK);
+    assert_int_equal(block_state, BERTH_BLOCK_LIVE);
+    assert_int_equal(s.count, 2);
+    f->now = 2000;
+    give(f, p);
+    berth_virtual_run(f->streams[1]);
+    berth_host_cache_collect(f->cache, NULL);
+    f->now = 5000;
+    s = (seen){0};
+    assert_int_equal(berth_host_cache_explain(f->cache, p, 0, &block_state, see, &s), BERTH_OK);
+    assert_int_equal(block_state, BERTH_BLOCK_WAITING);
+    assert_int_equal(s.count, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(s.uses[i].passed, s.uses[i].stream == f->streams[1]);
+        assert_int_equal(s.uses[i].waiting_ns, 3000);
+    }
+    s = (seen){0};
+    assert_int_equal(berth_host_cache_explain(f->cache, p, 2500, NULL, see, &s), BERTH_OK);
+    assert_int_equal(s.uses[0].waiting_ns, 500);
+    berth_virtual_run_all(f->device);
+    berth_host_cache_collect(f->cache, NULL);
+    s = (seen){0};
+    assert_int_equal(berth_host_cache_explain(f->cache, p, 0, &block_state, see, &s), BERTH_OK);
+    assert_int_equal(block_state, BERTH_BLOCK_IDLE);
+    assert_int_equal(s.count, 0);
+    assert_int_equal(berth_host_cache_explain(f->cache, f, 0, &block_state, see, &s), BERTH_NOT_FOUND);
+}
+
+static void test_many_streams_of_one_block(void **state)
+{
+    fixture *f = *state;
+    berth_stream *streams[12];
+    char *p = take(f, 4096);
+    for (int i = 0; i < 12; i++) {
+        assert_int_equal(berth_stream_create(f->device, &streams[i]), BERTH_OK);
+        enqueue(streams[i]);
+        assert_int_equal(berth_record_use(f->cache, p, streams[i]), BERTH_OK);
+    }
+    give(f, p);
+    seen s = {0};
+    assert_int_equal(berth_host_cache_explain(f->cache, p, 0, NULL, see, &s), BERTH_OK);
+    assert_int_equal(s.count, 12);
+    for (int i = 11; i >= 0; i--) {
+        assert_int_equal(figures(f).waiting_blocks, 1);
+        berth_virtual_run(streams[i]);
+        berth_stream_destroy(streams[i]);
+        berth_host_cache_collect(f->cache, NULL);
+    }
+    assert_int_equal(figures(f).waiting_blocks, 0);
+    assert_int_equal(figures(f).streams, 0);
+}
+
+typedef struct tally {
+    int live, waiting, idle;
+    uint64_t bytes;
+    const char *label;
+} tally;
+
+static bool count_block(void *context, const berth_block *block)
+{
+    tally *t = context;
+    t->live += block->state == BERTH_BLOCK_LIVE;
+    t->waiting += block->state == BERTH_BLOCK_WAITING;
+    t->idle += block->state == BERTH_BLOCK_IDLE;
+    t->bytes += block->size_bytes;
+    assert_true(block->segment != 0);
+    if (block->state == BERTH_BLOCK_LIVE) {
+        assert_int_equal(block->requested_bytes, 100 * KIB);
+        assert_true(block->allocation_id != 0);
+        t->label = block->label;
+    }
+    return true;
+}
+
+static void test_snapshot(void **state)
+{
+    fixture *f = *state;
+    berth_request request = BERTH_REQUEST_INIT;
+    request.label = "weights";
+    void *live = NULL, *waits = take(f, 100 * KIB), *idle = take(f, 100 * KIB);
+    assert_int_equal(berth_allocate(f->cache, 100 * KIB, 64, &request, &live), BERTH_OK);
+    enqueue(f->streams[0]);
+    berth_record_use(f->cache, waits, f->streams[0]);
+    give(f, waits);
+    give(f, idle);
+    tally t = {0};
+    assert_int_equal(berth_snapshot(f->cache, count_block, &t), BERTH_OK);
+    assert_int_equal(t.live, 1);
+    assert_int_equal(t.waiting, 1);
+    assert_int_equal(t.idle, 1);
+    assert_int_equal(t.bytes, berth_virtual_bytes_in_use(f->device));
+    assert_string_equal(t.label, "weights");
+    give(f, live);
+    berth_virtual_run_all(f->device);
+}
+
+static void test_figures(void **state)
+{
+    fixture *f = *state;
+    berth_stats s = {.struct_size = sizeof s};
+    void *p = take(f, 1000), *q = take(f, 2000);
+    give(f, p);
+    p = take(f, 1000);
+    berth_stats_get(f->cache, &s);
+    assert_int_equal(s.num_allocs, 3);
+    assert_int_equal(s.bytes_in_use, 1024 + 2048);
+    assert_int_equal(s.max_bytes_in_use, 1024 + 2048);
+    assert_int_equal(s.max_alloc_size, 2048);
+    assert_int_equal(s.total_bytes, 1024 + 2048 + 1024);
+    give(f, q);
+    assert_int_equal(berth_stats_clear(f->cache), BERTH_OK);
+    berth_stats_get(f->cache, &s);
+    assert_int_equal(s.num_allocs, 0);
+    assert_int_equal(s.total_bytes, 0);
+    assert_int_equal(s.bytes_in_use, 1024);
+    assert_int_equal(s.max_bytes_in_use, 1024);
+    assert_int_equal(s.largest_free_bytes, 2048);
+    give(f, p);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    berth_log_set(NULL, NULL, BERTH_LOG_NONE);
+    const struct CMUnitTest tests[] = {
+        TEST(test_reuse_at_once),
+        TEST(test_nothing_is_null),
+        TEST(test_bad_requests),
+        TEST(test_bad_options),
+        TEST(test_alignments),
+        TEST(test_zeroed_and_label),
+        TEST(test_sizes_and_ids),
+        TEST(test_bad_frees),
+        TEST(test_double_free_while_waiting),
+        TEST(test_handles),
+        TEST(test_no_reuse_before_completion),
+        TEST(test_two_streams_hold_one_block),
+        TEST(test_slow_stream_holds_back_only_its_own),
+        TEST(test_one_event_per_stream),
+        TEST(test_interior_pointers),
+        TEST(test_unknown_pointers),
+        TEST(test_streams_in_the_calls_themselves),
+        TEST(test_one_stream_stuck_for_ever),
+        TEST(test_thousands_of_streams),
+        TEST(test_stream_destroyed_before_the_free),
+        TEST(test_late_events),
+        TEST(test_lost_events),
+        TEST(test_failing_events),
+        TEST(test_empty_gives_everything_back),
+        TEST(test_empty_leaves_live_and_waiting),
+        TEST(test_trim_keeps_what_it_is_told),
+        TEST(test_many_small_after_one_huge),
+        TEST(test_stated_waste_holds),
+        TEST(test_hard_limit),
+        TEST(test_soft_limit),
+        TEST(test_soft_limit_with_small_blocks),
+        TEST(test_device_runs_out),
+        TEST(test_copies),
+        TEST(test_why_a_block_is_not_free),
+        TEST(test_many_streams_of_one_block),
+        TEST(test_snapshot),
+        TEST(test_figures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
