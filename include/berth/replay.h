@@ -185,6 +185,7 @@ typedef struct berth_run {
     const berth_step *next; /* what the plan expects now */
     char *base;
     uint64_t exact;     /* all ones in strict replay */
+    uint64_t pending;   /* all ones when another thread has freed a block of this scope; atomic */
     uint64_t alignment; /* of `base`, a power of two */
     berth_stream *stream;
     berth_allocator *allocator; /* whose scope this is */
@@ -199,11 +200,13 @@ BERTH_API void *berth_run_allocate_slow(berth_run *run, size_t size_bytes, size_
 BERTH_API berth_status berth_run_deallocate_slow(berth_run *run, void *p);
 
 /* Whether the plan expects exactly this now: the step is an allocation, every free planned before it has come
- * (they are the steps before), the size fits (strict: is equal) and so does the alignment. */
+ * (they are the steps before), the size fits (strict: is equal) and so does the alignment. Never while frees
+ * by other threads wait to be seen. */
 static inline bool berth_run_expects(const berth_run *run, size_t size_bytes, size_t alignment)
 {
     const berth_step *step = run->next;
-    return size_bytes <= step->size_bytes && size_bytes > ((step->size_bytes - 1) & run->exact) &&
+    uint64_t pending = __atomic_load_n(&run->pending, __ATOMIC_RELAXED);
+    return size_bytes <= step->size_bytes && size_bytes > (((step->size_bytes - 1) & run->exact) | pending) &&
            ((step->offset | run->alignment) & (alignment - 1)) == 0;
 }
 
@@ -219,10 +222,17 @@ static inline void *berth_run_allocate(berth_run *run, size_t size_bytes, size_t
     return run->base + step->offset;
 }
 
+static inline bool berth_run_expects_free(const berth_run *run, const void *p)
+{
+    const berth_step *step = run->next;
+    return (step->size_bytes | __atomic_load_n(&run->pending, __ATOMIC_RELAXED)) == 0 &&
+           (uintptr_t)run->base + step->offset == (uintptr_t)p;
+}
+
 static inline berth_status berth_run_deallocate(berth_run *run, void *p)
 {
     const berth_step *step = run->next;
-    if (__builtin_expect(step->size_bytes != 0 || (uintptr_t)run->base + step->offset != (uintptr_t)p, 0))
+    if (__builtin_expect(!berth_run_expects_free(run, p), 0))
         return berth_run_deallocate_slow(run, p);
     run->next = step + 1;
     return BERTH_OK;
@@ -240,16 +250,17 @@ typedef struct berth_run_guard {
     berth_allocator *planned; /* NULL: nothing to end */
     berth_run_kind kind;
     void *result;
-    int rounds;
 } berth_run_guard;
 
 BERTH_API berth_run_guard berth_run_guard_begin(berth_allocator *planned, berth_run_kind kind, void *result);
 BERTH_API void berth_run_guard_end(berth_run_guard *guard);
 
+/* The second variable tells the compiler that the body runs exactly once. */
 #define BERTH_RUN_BLOCK(planned_, kind_, result_)                                    \
     for (berth_run_guard berth_guard __attribute__((cleanup(berth_run_guard_end))) = \
-             berth_run_guard_begin((planned_), (kind_), (result_));                  \
-         berth_guard.rounds == 0; berth_guard.rounds = 1)
+             berth_run_guard_begin((planned_), (kind_), (result_)),                  \
+                                     *berth_once = &berth_guard;                     \
+         berth_once; berth_once = NULL)
 
 #define BERTH_RECORD(planned) BERTH_RUN_BLOCK(planned, BERTH_RUN_RECORD, NULL)
 #define BERTH_VALIDATE(planned, difference) BERTH_RUN_BLOCK(planned, BERTH_RUN_VALIDATE, difference)

@@ -69,6 +69,13 @@ static bool is_enough(const berth__block *b, size_t bytes, size_t alignment)
     return b->bytes >= bytes && b->alignment >= alignment;
 }
 
+/* With the lock: from now on frees by other threads are taken. */
+static void open_for(berth__block *b, berth__plan_content *plan)
+{
+    memset(&b->replay, 0, sizeof b->replay);
+    b->plan = plan;
+}
+
 static bool is_ready(const berth__block *b, const berth__plan_content *plan)
 {
     return b->ledger.words && b->ledger.rank_count >= plan->rank_count && b->ledger.live == 0 &&
@@ -93,7 +100,7 @@ static berth__block *claim_idle(berth__planned *p, size_t bytes, size_t alignmen
     if (best)
         best->state = BERTH__BLOCK_RUNNING;
     if (best && is_enough(best, bytes, alignment) && is_ready(best, plan))
-        best->plan = plan;
+        open_for(best, plan);
     unlock(p);
     return best;
 }
@@ -161,7 +168,7 @@ static berth_status prepare(berth__planned *p, berth__block *b, berth__plan_cont
         b->remote = remote;
         b->remote_words = words;
     }
-    b->plan = plan;
+    open_for(b, plan);
     unlock(p);
     return BERTH_OK;
 }
@@ -217,7 +224,6 @@ void berth__block_give(berth__planned *p, berth__block *b)
             if (berth__ledger_has(&b->ledger, rank))
                 berth__ledger_remove(&b->ledger, rank);
         }
-    atomic_store_explicit(&b->remote_count, 0, memory_order_relaxed);
     if (b->ledger.live)
         b->state = BERTH__BLOCK_LINGERING;
     else
@@ -258,7 +264,7 @@ static berth_status free_running(berth__block *b, uint64_t offset)
     if (b->remote[rank >> 6] & bit)
         return bad_free("and was freed already");
     b->remote[rank >> 6] |= bit;
-    atomic_fetch_add_explicit(&b->remote_count, 1, memory_order_release);
+    __atomic_store_n(&b->replay.head.pending, UINT64_MAX, __ATOMIC_RELAXED);
     return BERTH_OK;
 }
 

@@ -162,13 +162,13 @@ static void free_remote(berth__replay *r, uint32_t rank)
 static void take_remote(berth__replay *r)
 {
     berth__block *b = r->block;
-    if (BERTH_LIKELY(atomic_load_explicit(&b->remote_count, memory_order_acquire) == 0))
+    if (BERTH_LIKELY(__atomic_load_n(&r->head.pending, __ATOMIC_RELAXED) == 0))
         return;
     berth__mutex_lock(&r->planned->lock, BERTH__RANK_REPLAY);
     for (size_t w = 0; w < b->remote_words; w++)
         for (; b->remote[w]; b->remote[w] &= b->remote[w] - 1)
             free_remote(r, (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(b->remote[w]));
-    atomic_store_explicit(&b->remote_count, 0, memory_order_relaxed);
+    __atomic_store_n(&r->head.pending, 0, __ATOMIC_RELAXED);
     berth__mutex_unlock(&r->planned->lock, BERTH__RANK_REPLAY);
 }
 
@@ -540,9 +540,9 @@ static berth_status check_fingerprint(const berth__plan_content *c, const berth_
         (unsigned long long)c->fingerprint, (unsigned long long)o->fingerprint);
 }
 
+/* `r` is zeroed already, under the lock: other threads may see the block from then on. */
 static void start(berth__replay *r, berth__planned *planned, berth__block *block, bool strict)
 {
-    memset(r, 0, sizeof *r);
     r->planned = planned;
     r->block = block;
     r->plan = block->plan;

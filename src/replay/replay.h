@@ -72,8 +72,7 @@ struct berth__block {
     berth_event *busy;         /* kept; recorded at the end of a scope with a stream */
     bool busy_pending;         /* nobody has waited for it yet */
     uint64_t *remote;          /* bits by rank: freed by other threads, not yet seen by the running one */
-    size_t remote_words;
-    _Atomic uint32_t remote_count;
+    size_t remote_words;       /* replay.head.pending says whether any is set */
     berth__ledger ledger;
     berth__use *uses;
     size_t use_count, use_room;

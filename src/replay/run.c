@@ -52,8 +52,7 @@ BERTH_HOT berth_status berth__planned_deallocate(void *self, void *p, size_t siz
     if (BERTH_UNLIKELY(run->allocator != self))
         return berth__planned_free_foreign(self, p, size_bytes, stream);
     const berth_step *step = run->next;
-    if (BERTH_UNLIKELY(step->size_bytes != 0 || (uintptr_t)run->base + step->offset != (uintptr_t)p ||
-                       (stream && stream != run->stream)))
+    if (BERTH_UNLIKELY(!berth_run_expects_free(run, p) || (stream && stream != run->stream)))
         return deallocate_slow(run, p, size_bytes, stream);
     run->next = step + 1;
     return BERTH_OK;
