@@ -105,6 +105,6 @@ mutex_and_map_peer make_mutex_and_map()
 const int registered = (bench::add_peer("system", berth_peer{make_system()}),
                         bench::add_peer("wrapper", berth_peer{make_wrapper()}),
                         bench::add_peer("tracking", berth_peer{make_tracking()}),
-                        bench::add_peer("mutex-and-map", make_mutex_and_map()), 0);
+                        bench::add_peer("mutex_and_map", make_mutex_and_map()), 0);
 
 } // namespace

@@ -15,6 +15,8 @@
 #define BERTH__INLINE static inline __attribute__((always_inline))
 /* And the ones whose cost is promised in nanoseconds: a cache line of their own is worth half of one. */
 #define BERTH_HOT __attribute__((hot, aligned(64)))
+/* And for what they call when something is out of the ordinary, to keep it out of their way. */
+#define BERTH__COLD __attribute__((noinline, cold))
 #define BERTH_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Keeps `status` and the words for berth_last_error and returns `status`:

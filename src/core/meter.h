@@ -275,11 +275,9 @@ BERTH__INLINE void berth__meter_give(berth__meter *m, uint64_t size_bytes)
     berth__meter_sub_slow(m, size_bytes);
 }
 
-/* A block of `size_bytes` that was added, or claimed and committed, is free again. True if the meter is
- * closed; if it is not, the meter is not touched any more once the call has counted the block. Any thread. */
-BERTH__INLINE bool berth__meter_sub(berth__meter *m, uint64_t size_bytes)
+/* The same as below with the slot found already; NULL: the thread has none. */
+BERTH__INLINE bool berth__meter_sub_at(berth__meter *m, berth__meter_slot *slot, uint64_t size_bytes)
 {
-    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
     if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
         int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
         if (BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max))) {
@@ -291,6 +289,13 @@ BERTH__INLINE bool berth__meter_sub(berth__meter *m, uint64_t size_bytes)
         berth__meter_leave(slot);
     }
     return berth__meter_sub_slow(m, size_bytes);
+}
+
+/* A block of `size_bytes` that was added, or claimed and committed, is free again. True if the meter is
+ * closed; if it is not, the meter is not touched any more once the call has counted the block. Any thread. */
+BERTH__INLINE bool berth__meter_sub(berth__meter *m, uint64_t size_bytes)
+{
+    return berth__meter_sub_at(m, berth__meter_slot_of(m, berth__thread()), size_bytes);
 }
 
 #endif

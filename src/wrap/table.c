@@ -1,4 +1,4 @@
-/* The table of live blocks: shards, probing, growing, and copies for reports. */
+/* The table of live blocks: shards, their owners, growing, and copies for reports. */
 #include "wrap/table.h"
 
 #include <stdlib.h>
@@ -34,16 +34,29 @@ static inline void unlock(berth__shard *s)
     berth__spin_unlock(&s->lock, BERTH__RANK_TABLE);
 }
 
+/* The entries of a shard and, behind them, its chains, all empty; NULL without memory. */
+static berth__entry *new_entries(uint32_t room)
+{
+    size_t each = sizeof(berth__entry) + BERTH__SHARD_CHAINS * sizeof(uint32_t);
+    return room ? berth__heap_zalloc(room, each) : NULL;
+}
+
 /* With the lock held: moves everything into `fresh`, which holds `room` entries, and returns the old ones. */
 static berth__entry *move_into(berth__shard *s, berth__entry *fresh, uint32_t room)
 {
     berth__entry *old = s->entries;
     uint32_t old_room = s->room;
     s->entries = fresh;
+    s->chains = (uint32_t *)(fresh + room);
     s->room = room;
+    s->shift = 64u - (uint32_t)__builtin_ctz(room * BERTH__SHARD_CHAINS);
+    s->begun = s->free = 0;
     for (uint32_t i = 0; i < old_room; i++)
-        if (old[i].address)
-            *berth__shard_probe(s, old[i].address) = old[i];
+        if (old[i].address) {
+            berth__entry *e = berth__shard_add(s, berth__shard_probe(s, old[i].address));
+            *e = old[i];
+            e->next = 0;
+        }
     return old;
 }
 
@@ -51,9 +64,9 @@ static berth__entry *move_into(berth__shard *s, berth__entry *fresh, uint32_t ro
 static bool grow(berth__table *t, berth__shard *s)
 {
     while (berth__shard_is_full(s)) {
-        uint32_t room = s->room ? s->room * 2 : first_room;
+        uint32_t room = s->room ? s->room * 2 : first_room; /* 0 once it wraps */
         unlock(s);
-        berth__entry *fresh = room ? berth__heap_zalloc(room, sizeof *fresh) : NULL;
+        berth__entry *fresh = new_entries(room);
         lock(t, s);
         if (!fresh)
             return !berth__shard_is_full(s);
@@ -76,42 +89,38 @@ bool berth__table_put(berth__table *t, const berth__entry *entry, berth__entry *
     if (atomic_load_explicit(&s->owner, memory_order_relaxed) == BERTH__SHARD_FRESH)
         atomic_store_explicit(&s->owner, owner_me() == UINT32_MAX ? BERTH__SHARD_SHARED : owner_me(),
                               memory_order_relaxed);
-    berth__entry *place = berth__shard_probe(s, entry->address);
+    uint32_t *link = berth__shard_probe(s, entry->address);
     old->address = NULL;
-    if (BERTH_UNLIKELY(place->address != NULL))
-        *old = *place;
-    else
-        s->count++;
+    if (BERTH_UNLIKELY(*link != 0)) {
+        *old = s->entries[*link - 1];
+        berth__shard_remove(s, link);
+        link = berth__shard_probe(s, entry->address);
+    }
+    berth__entry *place = berth__shard_add(s, link);
     *place = *entry;
+    place->next = 0;
     unlock(s);
     return true;
 }
 
-/* Closes the gap at `hole`: an entry further on moves back unless its home lies behind the gap. */
-void berth__shard_close_gap(berth__shard *s, uint32_t hole)
+/* With the lock held: the link to the entry of `address`, NULL if there is none. */
+static uint32_t *find(berth__shard *s, const void *address)
 {
-    uint32_t mask = s->room - 1;
-    for (uint32_t i = (hole + 1) & mask; s->entries[i].address; i = (i + 1) & mask) {
-        uint32_t home = berth__shard_home(s, s->entries[i].address);
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
-            s->entries[hole] = s->entries[i];
-            hole = i;
-        }
-    }
-    s->entries[hole].address = NULL;
+    uint32_t *link = s->room ? berth__shard_probe(s, address) : NULL;
+    return link && *link ? link : NULL;
 }
 
 bool berth__table_take(berth__table *t, const void *address, berth__entry *out)
 {
     berth__shard *s = berth__table_shard(t, address);
     lock(t, s);
-    berth__entry *e = berth__shard_find(s, address);
-    if (BERTH_LIKELY(e != NULL)) {
-        *out = *e;
-        berth__shard_remove(s, e);
+    uint32_t *link = find(s, address);
+    if (link) {
+        *out = s->entries[*link - 1];
+        berth__shard_remove(s, link);
     }
     unlock(s);
-    return e != NULL;
+    return link != NULL;
 }
 
 /* ---- Looking ------------------------------------------------------------------------------------- */
@@ -120,11 +129,11 @@ bool berth__table_get(berth__table *t, const void *address, berth__entry *out)
 {
     berth__shard *s = berth__table_shard(t, address);
     lock(t, s);
-    berth__entry *e = berth__shard_find(s, address);
-    if (e)
-        *out = *e;
+    uint32_t *link = find(s, address);
+    if (link)
+        *out = s->entries[*link - 1];
     unlock(s);
-    return e != NULL;
+    return link != NULL;
 }
 
 bool berth__table_holds(berth__table *t, const void *p)
@@ -192,9 +201,10 @@ static size_t survey(berth__table *t, bool *stacks)
     size_t count = 0;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS; s++) {
         lock(t, s);
-        count += s->count;
-        for (uint32_t i = 0; i < s->room && !*stacks; i++)
-            *stacks = s->entries[i].address && s->entries[i].stack;
+        for (uint32_t i = 0; i < s->begun; i++) {
+            count += s->entries[i].address != NULL;
+            *stacks = *stacks || (s->entries[i].address && s->entries[i].stack);
+        }
         unlock(s);
     }
     return count;
@@ -207,10 +217,13 @@ static bool fill(berth__table *t, berth__entry *copy, size_t room, size_t *count
     bool fits = true;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && fits; s++) {
         lock(t, s);
-        fits = s->count <= room - n;
-        for (uint32_t i = 0; fits && i < s->room; i++)
-            if (s->entries[i].address)
+        for (uint32_t i = 0; fits && i < s->begun; i++) {
+            if (!s->entries[i].address)
+                continue;
+            fits = n < room;
+            if (fits)
                 copy_entry(&copy[n++], &s->entries[i]);
+        }
         unlock(s);
     }
     *count = n;

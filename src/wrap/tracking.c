@@ -11,6 +11,7 @@
 
 #include "core/allocator.h"
 #include "core/meter.h"
+#include "core/scope.h"
 #include "wrap/table.h"
 
 #if defined(__GLIBC__)
@@ -96,7 +97,8 @@ __attribute__((noinline)) static berth__stack *capture(uint32_t depth)
 #endif
 }
 
-static berth_status no_memory(struct tracker *t, void *p, size_t size_bytes, const berth_request *request)
+BERTH__COLD static berth_status no_memory(struct tracker *t, void *p, size_t size_bytes,
+                                          const berth_request *request)
 {
     (void)berth__deallocate(t->base.inner, p, size_bytes, request->stream);
     berth__meter_count_failure(&t->meter);
@@ -116,8 +118,8 @@ static inline uint64_t counted_size(struct tracker *t, const void *p, size_t siz
 }
 
 /* The way with locks: another thread's shard, a shard that must grow, the first block, or a call stack. */
-static berth_status track_slowly(struct tracker *t, berth__entry *entry, uint64_t *word,
-                                 const berth_request *request)
+BERTH__COLD static berth_status track_slowly(struct tracker *t, berth__entry *entry, uint64_t *word,
+                                             const berth_request *request)
 {
     berth__entry old;
     void *p = (void *)(uintptr_t)entry->address;
@@ -142,7 +144,7 @@ BERTH__INLINE berth_status track(struct tracker *t, void *p, size_t size_bytes, 
     berth__meter_slot *slot = berth__meter_slot_of(&t->meter, thread);
     uint64_t run = 0, *word = slot ? &slot->owner_word : &run; /* without a slot every id is a run */
     uint64_t counted = counted_size(t, p, size_bytes), id = next_id(t, word);
-    const char *label = berth__request_label(request);
+    const char *label = berth__label_text(request);
     if (BERTH_LIKELY(slot && t->stack_depth == 0 &&
                      berth__table_put_alone(&t->table, thread, slot, p, size_bytes, counted, id, label))) {
         use_id(word);
@@ -153,8 +155,8 @@ BERTH__INLINE berth_status track(struct tracker *t, void *p, size_t size_bytes, 
     return track_slowly(t, &entry, word, request);
 }
 
-static berth_status tracking_allocate(void *self, size_t size_bytes, size_t alignment,
-                                      const berth_request *request, void **out)
+BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, size_t alignment,
+                                                const berth_request *request, void **out)
 {
     struct tracker *t = self;
     berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
@@ -174,33 +176,49 @@ static berth_status tracking_allocate(void *self, size_t size_bytes, size_t alig
     return BERTH_OK;
 }
 
-BERTH__INLINE bool take(struct tracker *t, const void *p, berth__entry *entry)
+BERTH__INLINE bool take(struct tracker *t, uint32_t thread, berth__meter_slot *slot, const void *p,
+                        berth__entry *entry)
 {
-    uint32_t thread = berth__thread();
-    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, thread);
     if (BERTH_LIKELY(slot && berth__table_take_alone(&t->table, thread, slot, p, entry)))
         return true;
     return berth__table_take(&t->table, p, entry);
 }
 
-static berth_status tracking_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+BERTH__COLD static berth_status put_back(struct tracker *t, const berth__entry *entry, berth_status status)
+{
+    berth__entry old;
+    if (!berth__table_put(&t->table, entry, &old))
+        berth__heap_free(entry->stack);
+    return status;
+}
+
+BERTH_HOT static berth_status tracking_deallocate(void *self, void *p, size_t size_bytes,
+                                                  berth_stream *stream)
 {
     struct tracker *t = self;
-    berth__entry old, entry = {0};
-    /* Taken out first: once the inner allocator has it back, another thread may get the same address. */
-    if (t->measures && BERTH_UNLIKELY(!take(t, p, &entry)))
-        return berth__fail(BERTH_BAD_FREE,
-                           "%p is not a live block of this tracker: freed twice, or not its own", p);
-    berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
-    if (BERTH_UNLIKELY(status != BERTH_OK)) {
-        if (t->measures && !berth__table_put(&t->table, &entry, &old))
+    uint32_t thread = berth__thread();
+    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, thread);
+    berth_allocator *inner = t->base.inner;
+    uint64_t counted = 0;
+    if (BERTH_LIKELY(t->measures)) {
+        berth__entry entry;
+        /* Taken out first: once the inner allocator has it back, another thread may get the same address. */
+        if (BERTH_UNLIKELY(!take(t, thread, slot, p, &entry)))
+            return berth__fail(BERTH_BAD_FREE,
+                               "%p is not a live block of this tracker: freed twice, or not its own", p);
+        berth_status status = berth__deallocate(inner, p, size_bytes, stream);
+        if (BERTH_UNLIKELY(status != BERTH_OK))
+            return put_back(t, &entry, status);
+        if (BERTH_UNLIKELY(entry.stack != NULL))
             berth__heap_free(entry.stack);
-        return status;
+        counted = entry.size_bytes;
+    } else {
+        berth_status status = berth__deallocate(inner, p, size_bytes, stream);
+        if (BERTH_UNLIKELY(status != BERTH_OK))
+            return status;
     }
-    if (BERTH_UNLIKELY(entry.stack != NULL))
-        berth__heap_free(entry.stack);
     /* The block held the tracker until now. [T3] */
-    if (BERTH_UNLIKELY(berth__meter_sub(&t->meter, entry.size_bytes)))
+    if (BERTH_UNLIKELY(berth__meter_sub_at(&t->meter, slot, counted)))
         drop(t);
     return BERTH_OK;
 }
