@@ -47,6 +47,54 @@ BERTH_API berth_status berth_cpu_allocator_set_stats(berth_allocator *a, berth_s
  * thread. BERTH_OK, BERTH_INVALID_ARGUMENT (the region cannot hold even the bookkeeping). */
 BERTH_API berth_status berth_fixed_allocator_create(void *region, size_t region_bytes, berth_allocator **out);
 
+/* ---- Sources for particular needs ------------------------------------------------------------------ */
+
+/* The functions of a heap, with the meanings of malloc, free, calloc and malloc_usable_size. */
+typedef struct berth_malloc_family {
+    size_t struct_size;
+    const char *name; /* kept by reference */
+    void *(*malloc)(size_t size_bytes);
+    void (*free)(void *p);
+    void *(*calloc)(size_t count, size_t size_bytes); /* may be NULL */
+    size_t (*usable_size)(void *p);                   /* may be NULL */
+} berth_malloc_family;
+
+/* An allocator over any heap that has a malloc and a free: mimalloc, jemalloc, an engine's own. Alignment,
+ * figures and the check for double frees are added here. The family is copied. The caller owns one reference.
+ * Any thread that the family's functions may be called from. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_adapter_create(const berth_malloc_family *family, berth_allocator **out);
+
+/* Addresses without memory: everything about an allocation happens except that there are bytes, so that a
+ * program or a plan can be tried and its peak be learned on a machine that does not have them. The addresses
+ * belong to nobody: touching one faults, and berth_copy refuses the device, which is of kind 0. It tracks
+ * sizes, ids and labels. `limit_bytes` is what the machine to come has, 0: no limit. The caller owns one
+ * reference. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_dry_run_allocator_create(uint64_t limit_bytes, berth_allocator **out);
+
+#define BERTH_ANY_NODE (-1)
+
+typedef struct berth_mapped_options {
+    size_t struct_size;
+    bool huge_pages;   /* blocks of 2 MiB and more lie on huge page boundaries and ask for huge pages */
+    int32_t numa_node; /* where the pages come from; default BERTH_ANY_NODE */
+    bool prefault;     /* pages are there when the allocation returns, not at the first touch */
+    bool lock_pages;   /* pages stay in memory, which counts against RLIMIT_MEMLOCK */
+} berth_mapped_options;
+
+#define BERTH_MAPPED_OPTIONS_INIT                                         \
+    {                                                                     \
+        sizeof(berth_mapped_options), false, BERTH_ANY_NODE, false, false \
+    }
+
+/* Host memory straight from the kernel, a mapping for each block, with a say in which pages those are. Whole
+ * pages are taken: for few large blocks, and as the ground under pools and plans. It tracks sizes. A node
+ * needs libnuma, which is loaded when asked for: BERTH_UNSUPPORTED where it is absent or the machine has no
+ * nodes, BERTH_NOT_FOUND for a node that there is not. `options` may be NULL. The caller owns one reference.
+ * Any thread. Also BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_mapped_allocator_create(const berth_mapped_options *options,
+                                                     berth_allocator **out);
+
 #ifdef __cplusplus
 }
 #endif

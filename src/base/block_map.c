@@ -55,6 +55,16 @@ static bool grow(berth__block_shard *shard)
     return true;
 }
 
+bool berth__block_map_prepare(berth__block_map *map)
+{
+    for (int i = 0; i < BERTH__BLOCK_SHARDS; i++)
+        if (!map->shards[i].buckets && !grow(&map->shards[i])) {
+            berth__block_map_finish(map);
+            return false;
+        }
+    return true;
+}
+
 void berth__block_map_finish(berth__block_map *map)
 {
     for (int i = 0; i < BERTH__BLOCK_SHARDS; i++)

@@ -28,10 +28,14 @@ typedef struct berth__block_map {
     berth__block_shard shards[BERTH__BLOCK_SHARDS];
 } berth__block_map;
 
+/* Gets all the buckets that the map needs for the start: after this, berth__block_map_put does not fail.
+ * False: no memory, and the map is empty as before. */
+bool berth__block_map_prepare(berth__block_map *map);
+
 /* Gives the buckets back; entries that are still inside are the caller's to free (see take_any). */
 void berth__block_map_finish(berth__block_map *map);
 
-/* Puts `entry` in. False: there is no memory for buckets; nothing changed. */
+/* Puts `entry` in. False, of a map that is not prepared: there is no memory for buckets; nothing changed. */
 bool berth__block_map_put(berth__block_map *map, berth__block_entry *entry);
 
 /* Removes and returns the entry of `address`; NULL: there is none. Of several threads one gets it. */

@@ -308,8 +308,9 @@ static berth_status move_block(berth_allocator *a, void *p, size_t old_bytes, si
     if (status != BERTH_OK)
         return status;
     size_t kept = held < new_bytes ? held : new_bytes;
-    status = berth_copy(a->ops.device(a->self), moved, p, kept, BERTH_COPY_DEVICE_TO_DEVICE, request->stream,
-                        true);
+    berth_device device = a->ops.device(a->self);
+    if (device.kind != BERTH_DEVICE_UNKNOWN) /* a dry run has no bytes to copy */
+        status = berth_copy(device, moved, p, kept, BERTH_COPY_DEVICE_TO_DEVICE, request->stream, true);
     if (status == BERTH_OK)
         status = berth__deallocate(a, p, old_bytes, request->stream);
     if (status != BERTH_OK) {

@@ -39,22 +39,15 @@ static berth_status allocate_mapped(berth__noted *w, size_t size_bytes, size_t a
                            size_bytes);
     void *block = NULL;
     berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, &block);
-    if (status != BERTH_OK)
-        goto free_note;
+    if (status != BERTH_OK) {
+        berth__heap_free(mapped);
+        return status;
+    }
     mapped->entry.address = (uintptr_t)block;
     mapped->note = *note;
-    if (!berth__block_map_put(&w->map, &mapped->entry)) {
-        status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the map of live blocks");
-        goto give_block_back;
-    }
+    (void)BERTH_ASSERT(berth__block_map_put(&w->map, &mapped->entry), "a prepared map takes every block");
     *out = block;
     return BERTH_OK;
-
-give_block_back:
-    berth__deallocate(w->base.inner, block, size_bytes, request->stream);
-free_note:
-    berth__heap_free(mapped);
-    return status;
 }
 
 /* ---- Allocating and freeing ---------------------------------------------------------------------- */
@@ -251,7 +244,7 @@ static berth_status noted_reallocate(void *self, void *p, size_t old_bytes, size
     return berth__deallocate(&w->base.base, p, old_bytes, request->stream);
 }
 
-void berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocator *inner, bool size_only)
+bool berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocator *inner, bool size_only)
 {
     berth_allocator_ops all = berth__forward_ops;
     all.allocate = ops->allocate;
@@ -271,7 +264,10 @@ void berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocato
     else
         w->place = !tracks && berth__is_host_accessible(inner) ? BERTH__NOTE_IN_FRONT : BERTH__NOTE_IN_MAP;
     memset(&w->map, 0, sizeof w->map);
+    if (w->place == BERTH__NOTE_IN_MAP && !berth__block_map_prepare(&w->map))
+        return false;
     berth__wrapper_init(&w->base, &all, inner);
+    return true;
 }
 
 void berth__noted_finish(berth__noted *w)

@@ -47,8 +47,8 @@ typedef struct berth__noted {
 } berth__noted;
 
 /* Starts from berth__forward_ops; `ops` brings allocate, deallocate and destroy, and the questions about a
- * block are answered here. */
-void berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocator *inner, bool size_only);
+ * block are answered here. False: no memory for a map; there is nothing to finish. */
+bool berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocator *inner, bool size_only);
 /* Gives the inner allocator and the map back. Blocks that are still live lose their notes. */
 void berth__noted_finish(berth__noted *w);
 

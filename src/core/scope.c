@@ -103,6 +103,7 @@ static berth__label *intern(const char *text)
         return &labels[count - 1];
     labels[count].text = count == BERTH__LABELS_MAX - 1 ? "(further labels)" : text;
     labels[count].number = count;
+    atomic_store(&labels[count].meter.pieces[0], labels[count].slots);
     label_places[place] = count + 1;
     atomic_store_explicit(&label_count, count + 1, memory_order_release);
     return &labels[count];

@@ -12,7 +12,7 @@
 #include "berth/scope.h"
 #include "core/meter.h"
 
-enum { BERTH__LABELS_MAX = 2048, BERTH__LABEL_CACHE = 64 };
+enum { BERTH__LABELS_MAX = 1024, BERTH__LABEL_CACHE = 64 };
 
 typedef struct berth__label {
     const char *text; /* "" for no label */
@@ -20,6 +20,7 @@ typedef struct berth__label {
     _Atomic uint64_t num_scopes;
     _Atomic uint64_t max_scope_bytes;
     berth__meter meter;
+    berth__meter_slot slots[BERTH__METER_PIECE]; /* the meter's first piece: labels are for ever */
 } berth__label;
 
 typedef struct berth__scope_count {

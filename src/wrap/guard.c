@@ -247,12 +247,7 @@ static berth_status guard_allocate(void *self, size_t size_bytes, size_t alignme
     else
         berth__annotate_undefined(address, size_bytes);
     atomic_fetch_add_explicit(&g->holders, 1, memory_order_relaxed);
-    if (BERTH_UNLIKELY(!berth__block_map_put(&g->live, &block->entry))) {
-        unhide(block);
-        give_back(g, block, request->stream);
-        drop_holder(g);
-        return no_memory(g, size_bytes);
-    }
+    (void)BERTH_ASSERT(berth__block_map_put(&g->live, &block->entry), "a prepared map takes every block");
     berth__meter_add(&g->meter, size_bytes);
     *out = address;
     return BERTH_OK;
@@ -271,14 +266,15 @@ static berth_status refuse_free(struct guard *g, const void *p)
 }
 
 /* [W4] work that is still under way may read and write the block: nothing is filled, and the inner allocator
- * decides when it is free. Secrets are wiped by the stream itself. */
+ * decides when it is free. Secrets are wiped in the stream's order, and that is waited for, since an inner
+ * allocator that knows no streams gives the memory away at once. */
 static berth_status free_in_use(struct guard *g, berth__guarded *block, berth_stream *stream)
 {
     berth_status wiped = BERTH_OK;
     berth_allocator *inner = g->base.inner;
     if (g->options.zero_on_free)
         wiped = berth_zero(inner->ops.device(inner->self), block_of(block), (size_t)block->size_bytes, stream,
-                           stream == NULL);
+                           true);
     berth_status status = give_back(g, block, stream);
     return status != BERTH_OK ? status : wiped;
 }
@@ -287,10 +283,11 @@ static void keep(struct guard *g, berth__guarded *block)
 {
     memset(block_of(block), freed_byte(g), (size_t)block->size_bytes);
     /* In the map before the queue: from there another thread may take it out at once. */
-    if (kept_size(block) > g->options.quarantine_bytes || !berth__block_map_put(&g->kept, &block->entry)) {
+    if (kept_size(block) > g->options.quarantine_bytes) {
         give_back(g, block, NULL);
         return;
     }
+    (void)BERTH_ASSERT(berth__block_map_put(&g->kept, &block->entry), "a prepared map takes every block");
     hide(block);
     push(g, block);
     drain(g, g->options.quarantine_bytes);
@@ -363,8 +360,7 @@ static berth_status guard_record_use(void *self, const void *p, berth_stream *st
     if (!block)
         return berth__fail(BERTH_NOT_FOUND, "%p was freed meanwhile", p);
     block->used_by_stream = true;
-    /* Its shard has buckets: it was just taken out of them. */
-    (void)BERTH_ASSERT(berth__block_map_put(&g->live, &block->entry), "a shard keeps its buckets");
+    (void)BERTH_ASSERT(berth__block_map_put(&g->live, &block->entry), "a prepared map takes every block");
     return BERTH_OK;
 }
 
@@ -573,6 +569,11 @@ berth_status berth_guard_create(berth_allocator *inner, const berth_guard_option
     if (!g)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a guard's handle");
     memset(g, 0, sizeof *g);
+    if (!berth__block_map_prepare(&g->live) || !berth__block_map_prepare(&g->kept)) {
+        berth__block_map_finish(&g->live);
+        berth__heap_free(g);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a guard's maps");
+    }
     berth__stack_prepare();
     g->options = *options;
     atomic_init(&g->next_id, 1);

@@ -148,15 +148,17 @@ static berth_status limit_deallocate(void *self, void *p, size_t size_bytes, ber
     return status;
 }
 
-/* The inner allocator's figures where it keeps any, under the smaller of both limits. */
+/* The inner allocator's figures, under the smaller of both limits. The budget has only one of them, and may
+ * be shared. */
 static berth_status limit_stats(void *self, berth_stats *out)
 {
     struct limit *l = self;
     berth_allocator *inner = l->base.base.inner;
     uint64_t limit = berth_budget_limit(l->budget);
     uint64_t refused = atomic_load(&l->budget->meter.num_failures);
-    if (inner->ops.stats(inner->self, out) != BERTH_OK)
-        *out = (berth_stats){.struct_size = sizeof *out, .bytes_in_use = berth_budget_in_use(l->budget)};
+    berth_status status = inner->ops.stats(inner->self, out);
+    if (status != BERTH_OK)
+        return status;
     out->num_failures += refused;
     if (out->bytes_limit == 0 || limit < out->bytes_limit)
         out->bytes_limit = limit;
@@ -168,8 +170,7 @@ static berth_status limit_clear_stats(void *self)
     struct limit *l = self;
     berth_allocator *inner = l->base.base.inner;
     atomic_store(&l->budget->meter.num_failures, 0);
-    berth_status status = inner->ops.clear_stats(inner->self);
-    return status == BERTH_UNSUPPORTED ? BERTH_OK : status;
+    return inner->ops.clear_stats(inner->self);
 }
 
 static void limit_destroy(void *self)
@@ -199,7 +200,10 @@ berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, be
         .stats = limit_stats,
         .clear_stats = limit_clear_stats,
     };
-    berth__noted_init(&l->base, &ops, inner, true);
+    if (!berth__noted_init(&l->base, &ops, inner, true)) {
+        berth__heap_free(l);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's map");
+    }
     l->budget = berth_budget_retain(budget);
     *out = &l->base.base.base;
     return BERTH_OK;

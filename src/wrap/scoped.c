@@ -91,7 +91,10 @@ berth_status berth_scope_meter_create(berth_allocator *inner, berth_allocator **
         .deallocate = inner->has_header ? behind_deallocate : scoped_deallocate,
         .destroy = scoped_destroy,
     };
-    berth__noted_init(w, &ops, inner, false);
+    if (!berth__noted_init(w, &ops, inner, false)) {
+        berth__heap_free(w);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a scope meter's map");
+    }
     *out = &w->base.base;
     return BERTH_OK;
 }

@@ -21,6 +21,7 @@ enum {
     NOTICES_BAD_FREES = 1 << 1, /* a second free is BERTH_BAD_FREE, also under a wrapper that does not look */
     SMALL = 1 << 2,             /* holds 256 KiB at least, and not much more */
     SHOWS_ALL_LIVE = 1 << 3,    /* a snapshot has every live block */
+    NO_MEMORY = 1 << 5,         /* addresses only: nothing can be written or compared */
     TOTALS_ONLY = 1 << 4,       /* over an inner allocator without figures, bytes in use stay 0 */
 };
 
@@ -31,7 +32,8 @@ typedef struct source {
     unsigned flags;
 } source;
 
-/* Puts a wrapper around `inner`, which the caller still owns its reference of. */
+/* Puts a wrapper around `inner`, which the caller still owns its reference of. NULL: it cannot stand there,
+ * the stack goes on without it. */
 typedef struct wrapper {
     const char *name;
     berth_allocator *(*wrap)(berth_allocator *inner);
@@ -42,6 +44,7 @@ extern const source sources[];
 extern const size_t source_count;
 extern const wrapper wrappers[];
 extern const size_t wrapper_count;
+extern const size_t paired_wrapper_count; /* the first so many are tried two deep in every order */
 
 /* ---- What a check gets --------------------------------------------------------------------------------- */
 

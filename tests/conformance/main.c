@@ -1,4 +1,5 @@
-/* Puts the stacks together and runs every check on each: sources alone, under one wrapper, under two. */
+/* Puts the stacks together and runs every check on each: sources alone, under one wrapper, under two, and
+ * under three chosen at random. The seed is printed; `conformance_suite SEED [STACKS]` runs others. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -7,7 +8,7 @@
 struct one_test {
     const check *check;
     const source *source;
-    const wrapper *inner, *outer; /* NULL: none */
+    const wrapper *inner, *outer, *outermost; /* NULL: none */
     char name[160];
 };
 
@@ -16,6 +17,8 @@ static berth_allocator *put_on(berth_allocator *a, const wrapper *w, unsigned *f
     if (!w)
         return a;
     berth_allocator *wrapped = w->wrap(a);
+    if (!wrapped)
+        return a;
     berth_allocator_release(a);
     *flags |= w->flags;
     return wrapped;
@@ -30,6 +33,7 @@ static void run_one(void **state)
         skip();
     s.a = put_on(s.a, test->inner, &s.flags);
     s.a = put_on(s.a, test->outer, &s.flags);
+    s.a = put_on(s.a, test->outermost, &s.flags);
     test->check->run(&s);
     berth_allocator_release(s.a);
     /* Slots of the registry's own meter stay; everything else that the stack asked for is back. */
@@ -43,23 +47,42 @@ static size_t add(struct CMUnitTest *tests, struct one_test *cases, size_t n, co
     struct one_test *one = &cases[n];
     *one = *stack;
     one->check = c;
-    snprintf(one->name, sizeof one->name, "%s%s%s%s%s: %s", one->outer ? one->outer->name : "",
-             one->outer ? " over " : "", one->inner ? one->inner->name : "", one->inner ? " over " : "",
-             one->source->name, c->name);
+    snprintf(one->name, sizeof one->name, "%s%s%s%s%s%s%s: %s", one->outermost ? one->outermost->name : "",
+             one->outermost ? " over " : "", one->outer ? one->outer->name : "", one->outer ? " over " : "",
+             one->inner ? one->inner->name : "", one->inner ? " over " : "", one->source->name, c->name);
     tests[n] = (struct CMUnitTest){one->name, run_one, NULL, NULL, one};
     return n + 1;
 }
 
-int main(void)
+/* Every check on `count` stacks of three. */
+static size_t add_random(struct CMUnitTest *tests, struct one_test *cases, size_t n, uint64_t seed,
+                         size_t count)
 {
+    printf("stacks of three: seed %llu\n", (unsigned long long)seed);
+    for (size_t i = 0; i < count; i++) {
+        struct one_test stack = {.source = &sources[draw(&seed) % source_count],
+                                 .inner = &wrappers[draw(&seed) % wrapper_count],
+                                 .outer = &wrappers[draw(&seed) % wrapper_count],
+                                 .outermost = &wrappers[draw(&seed) % wrapper_count]};
+        for (size_t c = 0; c < check_count; c++)
+            n = add(tests, cases, n, &checks[c], &stack);
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20;
+    size_t threes = argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 100;
     size_t all_checks = check_count + thread_check_count;
-    size_t stacks = source_count * (1 + wrapper_count + wrapper_count * wrapper_count);
+    size_t stacks = source_count * (1 + wrapper_count + wrapper_count * paired_wrapper_count) + threes;
     struct CMUnitTest *tests = calloc(stacks * all_checks, sizeof *tests);
     struct one_test *cases = calloc(stacks * all_checks, sizeof *cases);
     size_t n = 0;
     for (size_t i = 0; i < source_count; i++)
         for (size_t inner = 0; inner <= wrapper_count; inner++)
-            for (size_t outer = 0; outer <= (inner ? wrapper_count : 0); outer++) {
+            for (size_t outer = 0;
+                 outer <= (inner && inner <= paired_wrapper_count ? paired_wrapper_count : 0); outer++) {
                 struct one_test stack = {.source = &sources[i],
                                          .inner = inner ? &wrappers[inner - 1] : NULL,
                                          .outer = outer ? &wrappers[outer - 1] : NULL};
@@ -69,6 +92,7 @@ int main(void)
                 for (size_t c = 0; c < thread_check_count && !outer; c++)
                     n = add(tests, cases, n, &thread_checks[c], &stack);
             }
+    n = add_random(tests, cases, n, seed, threes);
     int failed = _cmocka_run_group_tests("conformance", tests, n, NULL, NULL);
     free(tests);
     free(cases);

@@ -130,6 +130,34 @@ static berth_allocator *make_user(void)
     return a;
 }
 
+/* ---- Sources for particular needs ------------------------------------------------------------------------
+ */
+
+static berth_allocator *make_adapter(void)
+{
+    const berth_malloc_family family = {
+        .struct_size = sizeof family, .name = "c heap", .malloc = malloc, .free = free};
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_adapter_create(&family, &a), BERTH_OK);
+    return a;
+}
+
+static berth_allocator *make_mapped(void)
+{
+    berth_mapped_options options = BERTH_MAPPED_OPTIONS_INIT;
+    options.huge_pages = true;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_mapped_allocator_create(&options, &a), BERTH_OK);
+    return a;
+}
+
+static berth_allocator *make_dry_run(void)
+{
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_dry_run_allocator_create(0, &a), BERTH_OK);
+    return a;
+}
+
 /* ---- The table: one line each -----------------------------------------------------------------------------
  */
 
@@ -145,5 +173,8 @@ const source sources[] = {
     {"host cache", make_host_cache, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"host cache limited", make_host_cache_limited, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"user's", make_user, 0},
+    {"adapter", make_adapter, NOTICES_BAD_FREES},
+    {"mapped", make_mapped, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"dry run", make_dry_run, NOTICES_BAD_FREES | SHOWS_ALL_LIVE | NO_MEMORY},
 };
 const size_t source_count = sizeof sources / sizeof sources[0];
