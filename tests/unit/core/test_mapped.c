@@ -75,7 +75,9 @@ static void locked_pages_are_locked(void **state)
     } else {
         char words[64];
         assert_true(smaps_of(p, "Locked:", words, sizeof words));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* those make mlock do nothing */
         assert_true(strtoul(words, NULL, 10) > 0);
+#endif
         give(a, p);
     }
     berth_allocator_release(a);
