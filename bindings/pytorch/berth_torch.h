@@ -1,0 +1,53 @@
+/* Berth as libtorch's CPU allocator. From C++: link libberth_torch and call berth_torch_install before the
+ * first tensor that should come from it; from Python: import berth_torch, which calls this. Everything else
+ * is berth's own interface, on the allocator that berth_torch_allocator returns. */
+#ifndef BERTH_TORCH_H
+#define BERTH_TORCH_H
+
+#include <berth/berth.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum berth_torch_source {
+    BERTH_TORCH_POOL = 0,   /* blocks are cut from a pool and reused */
+    BERTH_TORCH_SYSTEM = 1, /* the C heap */
+} berth_torch_source;
+
+/* The stack, from the bottom: source, limit, guard, scope meter, tracking, explain, planned. */
+typedef struct berth_torch_options {
+    size_t struct_size;
+    int32_t source;         /* berth_torch_source */
+    uint32_t tracking;      /* 1: every live block is known, for leak reports */
+    uint32_t stack_depth;   /* with tracking: C frames kept for each live block; 0: none */
+    uint32_t python_stacks; /* with tracking: how many Python frames label each block; 0: none */
+    uint32_t guard;         /* 1: red zones and quarantine */
+    uint32_t compacting;    /* 1: the pool saves memory before page faults */
+    uint64_t limit_bytes;   /* a hard budget; 0: none */
+} berth_torch_options;
+
+#define BERTH_TORCH_OPTIONS_INIT                                        \
+    {                                                                   \
+        sizeof(berth_torch_options), BERTH_TORCH_POOL, 0, 0, 0, 0, 0, 0 \
+    }
+
+/* Makes berth the CPU allocator of libtorch in this process, or puts another stack in place of the one
+ * before: tensors that are alive keep the stack they came from. `options` may be NULL. Any thread. BERTH_OK,
+ * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_torch_install(const berth_torch_options *options);
+
+/* New tensors come from libtorch's own allocator again; those that are alive stay valid. */
+BERTH_API void berth_torch_uninstall(void);
+
+/* The top of the present stack, a planned allocator: for berth_stats_get, berth_record_begin and the like.
+ * Borrowed. NULL before berth_torch_install. */
+BERTH_API berth_allocator *berth_torch_allocator(void);
+
+/* The tracker in the present stack, NULL if there is none. Borrowed. */
+BERTH_API berth_allocator *berth_torch_tracker(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

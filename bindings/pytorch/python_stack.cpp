@@ -1,0 +1,111 @@
+// Reads Python's frames through the stable C interface, found at run time: without Python in the process this
+// library needs none, and it serves any version from 3.9 on.
+#include "python_stack.h"
+
+#include <cstdint>
+#include <cstring>
+#include <dlfcn.h>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+namespace
+{
+
+// Python objects are opaque here.
+using object = void *;
+
+struct python {
+    int (*is_initialized)();
+    object (*this_thread)();
+    int (*ensure)();
+    void (*release)(int);
+    object (*get_frame)();
+    object (*frame_code)(object);
+    object (*frame_back)(object);
+    int (*frame_line)(object);
+    object (*get_attribute)(object, const char *);
+    const char *(*to_utf8)(object, intptr_t *);
+    void (*decrement)(object);
+    void (*clear_error)();
+    bool complete;
+};
+
+template <typename Function> bool find(Function &function, const char *name)
+{
+    function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+    return function != nullptr;
+}
+
+const python &interpreter()
+{
+    static const python found = [] {
+        python p{};
+        p.complete = find(p.is_initialized, "Py_IsInitialized") &&
+                     find(p.this_thread, "PyGILState_GetThisThreadState") &&
+                     find(p.ensure, "PyGILState_Ensure") && find(p.release, "PyGILState_Release") &&
+                     find(p.get_frame, "PyEval_GetFrame") && find(p.frame_code, "PyFrame_GetCode") &&
+                     find(p.frame_back, "PyFrame_GetBack") && find(p.frame_line, "PyFrame_GetLineNumber") &&
+                     find(p.get_attribute, "PyObject_GetAttrString") &&
+                     find(p.to_utf8, "PyUnicode_AsUTF8AndSize") && find(p.decrement, "Py_DecRef") &&
+                     find(p.clear_error, "PyErr_Clear");
+        return p;
+    }();
+    return found;
+}
+
+void append_attribute(const python &p, std::string &text, object code, const char *name, bool last_part)
+{
+    object value = p.get_attribute(code, name);
+    const char *words = value ? p.to_utf8(value, nullptr) : nullptr;
+    if (words) {
+        const char *slash = last_part ? std::strrchr(words, '/') : nullptr;
+        text += slash ? slash + 1 : words;
+    } else {
+        p.clear_error();
+    }
+    if (value)
+        p.decrement(value);
+}
+
+std::string read_frames(const python &p, unsigned frames)
+{
+    std::string text;
+    object frame = p.get_frame(); // borrowed; the ones behind it are ours
+    bool ours = false;
+    for (unsigned i = 0; frame && i < frames; i++) {
+        object code = p.frame_code(frame);
+        text += i ? " < " : "";
+        append_attribute(p, text, code, "co_filename", true);
+        text += ":" + std::to_string(p.frame_line(frame)) + " ";
+        append_attribute(p, text, code, "co_name", false);
+        p.decrement(code);
+        object back = p.frame_back(frame);
+        if (ours)
+            p.decrement(frame);
+        frame = back;
+        ours = true;
+    }
+    if (frame && ours)
+        p.decrement(frame);
+    return text;
+}
+
+} // namespace
+
+const char *berth_torch_python_stack(unsigned frames)
+{
+    const python &p = interpreter();
+    // A thread that Python does not know (an intra-op worker) has no frames, and must not wait for the GIL.
+    if (!p.complete || !p.is_initialized() || !p.this_thread())
+        return nullptr;
+    int state = p.ensure();
+    std::string text = read_frames(p, frames);
+    p.release(state);
+    if (text.empty())
+        return nullptr;
+    static std::mutex lock;
+    static auto *const interned = new std::unordered_set<std::string>; // labels live as long as the process
+    const std::lock_guard<std::mutex> guard(lock);
+    return interned->insert(std::move(text)).first->c_str();
+}

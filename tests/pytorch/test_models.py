@@ -1,0 +1,66 @@
+"""Every model gives the same bits on PyTorch's allocator, on the pool, and recorded, validated and replayed; and every
+plan is at its lower bound or proven optimal. The number of threads is the argument."""
+import sys
+import unittest
+
+import torch
+
+import berth_torch
+from models import all_runs
+
+THREADS = 1
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        torch.set_num_threads(THREADS)
+        torch.use_deterministic_algorithms(True)
+
+    def expected(self, name):
+        """The model's output with PyTorch's own allocator."""
+        berth_torch.disable()
+        try:
+            run = all_runs()[name]
+            run()
+            return run()
+        finally:
+            berth_torch.enable()
+
+    def check_model(self, name):
+        expected = self.expected(name)
+        run = all_runs()[name]
+        self.assertTrue(torch.equal(run(), expected), "on the pool")
+        with berth_torch.record() as plan:
+            self.assertTrue(torch.equal(run(), expected), "recorded")
+        figures = plan.certificate
+        self.assertGreater(len(plan), 5)
+        self.assertTrue(figures["proven_optimal"] or figures["peak_bytes"] == figures["lower_bound_bytes"], figures)
+        with berth_torch.validate(plan) as verdict:
+            self.assertTrue(torch.equal(run(), expected), "validated")
+        self.assertTrue(verdict, verdict.words)
+        for _ in range(3):
+            with berth_torch.replay(plan) as report:
+                self.assertTrue(torch.equal(run(), expected), "replayed")
+            self.assertEqual(report["from_plan"], report["planned"], str(report))
+            self.assertEqual(report["by_fallback"], 0, str(report))
+        return figures
+
+    def test_mobilenet_v2(self):
+        self.check_model("mobilenet_v2")
+
+    def test_unet(self):
+        self.check_model("unet")
+
+    def test_transformer(self):
+        self.check_model("transformer")
+
+    def test_lstm(self):
+        self.check_model("lstm")
+
+    def test_training_step(self):
+        self.check_model("training_step")
+
+
+if __name__ == "__main__":
+    THREADS = int(sys.argv.pop()) if len(sys.argv) > 1 else 1
+    unittest.main()
