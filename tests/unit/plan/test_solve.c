@@ -78,6 +78,25 @@ static void no_claim_is_wrong(void **state)
         }
 }
 
+/* Sizes that are not multiples of the alignment that all share: the bound knows the holes between them. */
+static void a_common_alignment_raises_the_bound(void **state)
+{
+    (void)state;
+    uint64_t raised = 0, offsets[RANDOM_BUFFERS];
+    for (uint64_t seed = 0; seed < PROBLEMS; seed++) {
+        random_problem random;
+        random_problem_make(&random, &tiny[0], seed + 5);
+        for (size_t i = 0; i < random.problem.buffer_count; i++)
+            random.buffers[i].alignment = 4;
+        berth_certificate c;
+        uint64_t peak = solve(&random.problem, NULL, offsets, &c), optimum = brute_optimum(&random);
+        assert_true(c.lower_bound_bytes <= optimum && optimum <= peak);
+        assert_true(!c.proven_optimal || peak == optimum);
+        raised += c.lower_bound_bytes > c.max_live_bytes;
+    }
+    assert_true(raised > PROBLEMS / 2);
+}
+
 static void auto_is_never_above_a_single_heuristic(void **state)
 {
     (void)state;
@@ -264,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_claim_is_wrong),
+        cmocka_unit_test(a_common_alignment_raises_the_bound),
         cmocka_unit_test(auto_is_never_above_a_single_heuristic),
         cmocka_unit_test(the_order_of_rows_does_not_matter),
         cmocka_unit_test(shifted_times_and_scaled_sizes_give_the_same_plan),
