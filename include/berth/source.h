@@ -13,7 +13,7 @@ extern "C" {
 BERTH_API berth_allocator *berth_cpu_allocator(void);
 
 typedef enum berth_stats_mode {
-    BERTH_STATS_OFF = 0,   /* no figures are kept */
+    BERTH_STATS_OFF = 0, /* no figures are given; bytes in use are counted on, so that they are right later */
     BERTH_STATS_BASIC = 1, /* counts, bytes and peaks, kept in the allocator itself */
     BERTH_STATS_FULL = 2,  /* a local tracker around it: sizes, ids, labels and a leak report too */
 } berth_stats_mode;
@@ -36,9 +36,11 @@ typedef struct berth_cpu_options {
  * owns one reference. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_allocator **out);
 
-/* Switches the figures of an allocator from berth_cpu_allocator_create between off and basic at any time.
- * What is allocated while they are off is counted all the same where that is needed so that bytes_in_use is
- * never wrong. BERTH_UNSUPPORTED for other allocators, and for BERTH_STATS_FULL, which is chosen at birth. */
+/* Switches what an allocator of berth_cpu_allocator_create tells, at any time and from any thread. One that
+ * was made with BERTH_STATS_FULL may go to off or basic and back; its tracker stays, since it knows the live
+ * blocks. One that was made without cannot become full. What is allocated while figures are off is counted
+ * all the same, so that bytes_in_use is never wrong. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED
+ * (another kind of allocator, or full where there is no tracker). */
 BERTH_API berth_status berth_cpu_allocator_set_stats(berth_allocator *a, berth_stats_mode mode);
 
 /* An allocator over a region that the caller owns, for small devices: everything it keeps lies in the region,

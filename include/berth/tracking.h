@@ -10,10 +10,9 @@ extern "C" {
 
 typedef struct berth_tracking_options {
     size_t struct_size;
-    bool track_sizes; /* keep a table of our own where the inner allocator tracks no sizes */
-    bool exact_peak;  /* the watermark is exact with several threads too, at the cost of scaling */
-    uint32_t
-        stack_depth; /* call stack frames kept with each live block, at most 32; 0: none. Needs the table */
+    bool track_sizes;     /* keep a table of our own where the inner allocator tracks no sizes */
+    bool exact_peak;      /* the watermark is exact with several threads too, at the cost of scaling */
+    uint32_t stack_depth; /* call stack frames kept with each live block, at most 32; 0: none. glibc only */
 } berth_tracking_options;
 
 #define BERTH_TRACKING_OPTIONS_INIT                     \
@@ -24,8 +23,9 @@ typedef struct berth_tracking_options {
 /* A tracker over `inner`, which it retains. `options` may be NULL. It measures by the inner allocator's sizes
  * where that tracks them, else by a table of its own if `track_sizes`, else it counts totals only: live
  * bytes, watermark and ids stay 0, and berth_tracking_measures says so. Counted for each block is the larger
- * of what was asked and what the inner allocator gave. The caller owns one reference; each live block holds
- * another, so that a tracker released early goes away with its last block. Any thread. BERTH_OK,
+ * of what was asked and what the inner allocator gave. Ids are the tracker's own, 1, 2, 3 … while one thread
+ * allocates; with several each thread has runs of its own. The caller owns one reference; each live block
+ * holds another, so that a tracker released early goes away with its last block. Any thread. BERTH_OK,
  * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_options *options,
                                              berth_allocator **out);
@@ -60,7 +60,9 @@ typedef struct berth_leak {
 
 typedef bool (*berth_leak_fn)(void *context, const berth_leak *leak);
 
-/* Shows every live block, oldest first. Needs the table: BERTH_UNSUPPORTED without. Any thread. */
+/* Shows every live block by rising id, which is oldest first for each thread. `visit` gets a copy and runs
+ * without a lock; returning false ends it. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_OUT_OF_HOST_MEMORY, BERTH_UNSUPPORTED from a tracker that counts totals only. */
 BERTH_API berth_status berth_tracking_visit_leaks(berth_allocator *tracker, berth_leak_fn visit,
                                                   void *context);
 

@@ -1,8 +1,8 @@
 /* The CPU allocator as users make it: the system source, with a tracker around it where full figures are
  * wanted. */
-#include "berth/tracking.h"
 #include "core/allocator.h"
 #include "core/system.h"
+#include "wrap/tracking.h"
 
 berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_allocator **out)
 {
@@ -36,6 +36,8 @@ berth_status berth_cpu_allocator_set_stats(berth_allocator *a, berth_stats_mode 
 {
     if (!a || mode < BERTH_STATS_OFF || mode > BERTH_STATS_FULL)
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s", a ? "no such stats mode" : "the allocator is NULL");
+    if (berth__tracking_show_stats(a, mode != BERTH_STATS_OFF))
+        return BERTH_OK;
     if (mode == BERTH_STATS_FULL)
         return berth__fail(BERTH_UNSUPPORTED, "full figures are chosen when the allocator is made");
     return berth__system_set_stats(a, mode);

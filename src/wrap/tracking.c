@@ -13,6 +13,7 @@
 #include "core/meter.h"
 #include "core/scope.h"
 #include "wrap/table.h"
+#include "wrap/tracking.h"
 
 #if defined(__GLIBC__)
 #include <execinfo.h>
@@ -27,6 +28,7 @@ struct tracker {
     bool measures;    /* the table is in use */
     bool inner_sizes; /* the inner allocator tells what it gave */
     uint32_t stack_depth;
+    _Atomic bool hides_stats;   /* see berth__tracking_show_stats */
     _Atomic uint64_t remaining; /* what keeps it alive: its users as one, and blocks once closed */
     _Atomic uint64_t ids_taken;
     berth__meter meter;
@@ -290,10 +292,26 @@ static berth_status tracking_id(void *self, const void *p, uint64_t *out)
     return BERTH_OK;
 }
 
+static berth_status stats_are_off(void)
+{
+    return berth__fail(BERTH_UNSUPPORTED,
+                       "this allocator's figures are switched off; see berth_cpu_allocator_set_stats");
+}
+
+bool berth__tracking_show_stats(berth_allocator *a, bool show)
+{
+    if (!berth__allocator_is(a, tracking_destroy))
+        return false;
+    atomic_store(&((struct tracker *)a->self)->hides_stats, !show);
+    return true;
+}
+
 /* The inner allocator's figures, with the tracker's own in place of those that it knows better. */
 static berth_status tracking_stats(void *self, berth_stats *out)
 {
     struct tracker *t = self;
+    if (atomic_load(&t->hides_stats))
+        return stats_are_off();
     berth_stats inner = {.struct_size = sizeof inner};
     bool known = berth_stats_get(t->base.inner, &inner) == BERTH_OK;
     if (known)
@@ -308,6 +326,8 @@ static berth_status tracking_stats(void *self, berth_stats *out)
 static berth_status tracking_clear_stats(void *self)
 {
     struct tracker *t = self;
+    if (atomic_load(&t->hides_stats))
+        return stats_are_off();
     berth__meter_clear(&t->meter);
     berth_status status = berth_stats_clear(t->base.inner);
     return status == BERTH_UNSUPPORTED ? BERTH_OK : status;

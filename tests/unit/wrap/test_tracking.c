@@ -299,6 +299,13 @@ static void a_block_that_moves_is_counted_on_both_sides(void **state)
     assert_int_equal(stats.num_allocs, 2);
     assert_int_equal(berth_stats_clear(t), BERTH_OK);
     expect(t, 0, 300, 300);
+    assert_int_equal(berth_cpu_allocator_set_stats(t, BERTH_STATS_OFF), BERTH_OK);
+    assert_int_equal(berth_stats_get(t, &stats), BERTH_UNSUPPORTED);
+    assert_int_equal(berth_allocate(t, 8, 8, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_cpu_allocator_set_stats(t, BERTH_STATS_FULL), BERTH_OK);
+    assert_int_equal(berth_stats_get(t, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_in_use, 308);
+    give(t, p);
     give(t, q);
     berth_allocator_release(t);
 }

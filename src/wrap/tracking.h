@@ -1,0 +1,10 @@
+/* The tracker for its neighbours: showing and hiding its figures. */
+#ifndef BERTH_WRAP_TRACKING_H
+#define BERTH_WRAP_TRACKING_H
+
+#include "berth/tracking.h"
+
+/* Whether `a` gives figures; it counts on either way. False if `a` is not a tracker. Any thread. */
+bool berth__tracking_show_stats(berth_allocator *a, bool show);
+
+#endif
