@@ -73,7 +73,7 @@ BERTH_API berth_status berth_host_cache_copy(berth_allocator *cache, void *dst, 
 BERTH_API berth_status berth_host_cache_collect(berth_allocator *cache, size_t *blocks);
 
 /* Collects, then gives every idle block back to the device; `released` (may be NULL) gets the bytes. Blocks
- * below 32 KiB share runs of pages, and a run goes back when none of its blocks is live or waiting. The same
+ * up to 32 KiB share runs of pages, and a run goes back when none of its blocks is live or waiting. The same
  * as berth_trim(cache, 0, released). Any thread. */
 BERTH_API berth_status berth_host_cache_empty(berth_allocator *cache, size_t *released);
 

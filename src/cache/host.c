@@ -49,7 +49,7 @@ static berth_status find_block(host_cache *c, uint32_t bin, size_t alignment, si
     berth__host_collect_some(c);
     if ((*out = try_idle(c, bin, alignment, size_bytes, request)))
         return BERTH_OK;
-    if (berth__host_collect(c) && (*out = try_idle(c, bin, alignment, size_bytes, request)))
+    if (berth__host_collect(c, false) && (*out = try_idle(c, bin, alignment, size_bytes, request)))
         return BERTH_OK;
     berth__host_gather(c, bin);
     if ((*out = try_idle(c, bin, alignment, size_bytes, request)))
@@ -419,7 +419,7 @@ berth_status berth_host_cache_collect(berth_allocator *cache, size_t *blocks)
     host_cache *c = cache_of(cache);
     if (!c)
         return not_a_cache("berth_host_cache_collect");
-    size_t idle = berth__host_collect(c);
+    size_t idle = berth__host_collect(c, true);
     berth__host_forget_streams(c);
     if (blocks)
         *blocks = idle;

@@ -313,7 +313,7 @@ void berth__host_mark_uses(host_cache *c, host_block *b);
 /* And puts it into their queues. Inside. */
 void berth__host_add_uses(host_inside in, host_block *b);
 /* Collects from all queues, or from a few; answers how many blocks became idle. No lock held. */
-size_t berth__host_collect(host_cache *c);
+size_t berth__host_collect(host_cache *c, bool thorough);
 size_t berth__host_collect_some(host_cache *c);
 /* Forgets streams that their users have destroyed and no block needs. No lock held. */
 void berth__host_forget_streams(host_cache *c);

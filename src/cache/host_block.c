@@ -216,7 +216,7 @@ static berth_status take_memory(host_cache *c, size_t bytes, size_t alignment, v
                 return status;
             atomic_fetch_sub_explicit(&c->reserved, bytes, memory_order_relaxed);
         }
-        if (again || (berth__host_collect(c), berth__host_release_idle(c, 0)) == 0)
+        if (again || (berth__host_collect(c, true), berth__host_release_idle(c, 0)) == 0)
             return claimed ? status : over_budget(c, bytes);
         berth__meter_count_retry(&c->meter);
     }

@@ -108,7 +108,7 @@ static void *collect_in_background(void *context)
         if (c->background_stop)
             break;
         berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
-        berth__host_collect(c);
+        berth__host_collect(c, true);
         berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
     }
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
@@ -174,7 +174,7 @@ static void free_cache(host_cache *c)
  * and whoever next creates, trims or closes a cache looks after it. */
 static void finish(host_cache *c)
 {
-    berth__host_collect(c);
+    berth__host_collect(c, true);
     if (!berth__host_anything_waits(c)) {
         free_cache(c);
         return;

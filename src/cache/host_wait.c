@@ -180,19 +180,20 @@ static size_t finish_uses(host_cache *c, berth__use *passed)
 
 /* ---- Collecting ------------------------------------------------------------------------------------- */
 
-static size_t collect_from(host_cache *c, berth__stream_queue *q, const berth__bracket *bracket)
+static size_t collect_from(host_cache *c, berth__stream_queue *q, const berth__bracket *bracket,
+                           bool thorough)
 {
-    berth__use *passed = berth__stream_queue_collect(q, bracket);
+    berth__use *passed = berth__stream_queue_collect(q, bracket, thorough);
     return passed ? finish_uses(c, passed) : 0;
 }
 
-size_t berth__host_collect(host_cache *c)
+size_t berth__host_collect(host_cache *c, bool thorough)
 {
     size_t idle = 0;
     berth__bracket bracket = berth__host_bracket(c);
     uint32_t count = atomic_load_explicit(&c->streams.count, memory_order_acquire);
     for (uint32_t place = 0; place < count; place++)
-        idle += collect_from(c, berth__streams_at(&c->streams, place), &bracket);
+        idle += collect_from(c, berth__streams_at(&c->streams, place), &bracket, thorough);
     if (berth__streams_are_crowded(&c->streams))
         berth__host_forget_streams(c);
     if (idle)
@@ -211,14 +212,14 @@ size_t berth__host_collect_some(host_cache *c)
     berth__stream_queue *recent = in.stock ? in.stock->recent : NULL;
     berth__host_leave(c, in);
     /* A thread's own streams first: their blocks are warm in its cache, and others look elsewhere. */
-    size_t idle = recent ? collect_from(c, recent, &bracket) : 0;
+    size_t idle = recent ? collect_from(c, recent, &bracket, false) : 0;
     if (idle)
         return idle;
     uint32_t first = 0;
     if (count > a_few)
         first = atomic_fetch_add_explicit(&c->next_queue, a_few, memory_order_relaxed);
     for (uint32_t i = 0; i < (count < a_few ? count : a_few); i++)
-        idle += collect_from(c, berth__streams_at(&c->streams, (first + i) % count), &bracket);
+        idle += collect_from(c, berth__streams_at(&c->streams, (first + i) % count), &bracket, false);
     return idle;
 }
 

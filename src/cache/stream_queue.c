@@ -299,11 +299,14 @@ static bool has_passed(progress *known, const berth__use *use)
     return status == BERTH_OK || (status != BERTH_NOT_READY && is_at_rest(known));
 }
 
-/* An event that got lost in front of a stream that never rests would hold everything behind it. Now and then
- * later uses are asked, at doubling distances, until one answers for those before it. */
-static void look_ahead(progress *known, const berth__use *first)
+/* An event that got lost would hold everything behind it. Where the stream has come to rest, it has passed
+ * everything; where it never rests, later uses are asked, at doubling distances, until one answers for those
+ * before it. */
+static void look_further(progress *known, const berth__use *first)
 {
     uint32_t distance = 1;
+    if (is_at_rest(known))
+        return;
     for (const berth__use *use = first->next; use; distance *= 2) {
         if (has_passed(known, use))
             return;
@@ -313,15 +316,20 @@ static void look_ahead(progress *known, const berth__use *first)
 }
 
 /* The last use of the waiting list's complete start, NULL if even the first is not; `length` counts them. */
-static berth__use *last_passed(berth__stream_queue *q, uint64_t *length)
+static berth__use *last_passed(berth__stream_queue *q, bool thorough, uint64_t *length)
 {
     progress known = {.queue = q};
     berth__use *last = NULL;
     bool newest_passed = q->newest && has_passed(&known, q->newest);
-    if (q->waiting && !newest_passed && ++q->attempts % 16 == 0 && !has_passed(&known, q->waiting))
-        look_ahead(&known, q->waiting);
+    bool look = thorough || ++q->attempts % 16 == 0;
     for (berth__use *use = q->waiting; use; use = use->next) {
-        if (!(use == q->newest && newest_passed) && !has_passed(&known, use))
+        bool passed = (use == q->newest && newest_passed) || has_passed(&known, use);
+        if (!passed && look) {
+            look = false;
+            look_further(&known, use);
+            passed = use->added <= known.passed;
+        }
+        if (!passed)
             break;
         last = use;
         ++*length;
@@ -359,7 +367,7 @@ static berth__use *detach(berth__stream_queue *q, berth__use *last, uint64_t len
     return first;
 }
 
-berth__use *berth__stream_queue_collect(berth__stream_queue *q, const berth__bracket *bracket)
+berth__use *berth__stream_queue_collect(berth__stream_queue *q, const berth__bracket *bracket, bool thorough)
 {
     if (atomic_load_explicit(&q->length, memory_order_relaxed) == 0 ||
         atomic_exchange_explicit(&q->collecting, 1, memory_order_acquire) != 0)
@@ -368,7 +376,7 @@ berth__use *berth__stream_queue_collect(berth__stream_queue *q, const berth__bra
     splice_incoming(q);
     bracket->end(bracket->context, begun);
     uint64_t length = 0;
-    berth__use *last = last_passed(q, &length), *first = NULL;
+    berth__use *last = last_passed(q, thorough, &length), *first = NULL;
     if (last) {
         begun = bracket->begin(bracket->context);
         first = detach(q, last, length);

@@ -106,8 +106,9 @@ typedef struct berth__bracket {
 } berth__bracket;
 
 /* Takes every use that is complete out of the queue and chains them by `next`; NULL if there is none or
- * another thread is looking. Calls the driver: no lock may be held. */
-berth__use *berth__stream_queue_collect(berth__stream_queue *q, const berth__bracket *bracket);
+ * another thread is looking. `thorough` asks more where an event does not come; otherwise that happens only
+ * now and then. Calls the driver: no lock may be held. */
+berth__use *berth__stream_queue_collect(berth__stream_queue *q, const berth__bracket *bracket, bool thorough);
 
 /* Letting go of streams that only the set still holds and that nothing waits for, in three steps. With the
  * world stopped: `suspect` marks them and says whether there are any, the caller clears the mark of those
