@@ -26,6 +26,7 @@ void berth__problem_file_notice(berth_problem_file *file, const char *format, ..
         return;
     va_list args;
     va_start(args, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is right above */
     vsnprintf(file->notices[file->notice_count++], sizeof file->notices[0], format, args);
     va_end(args);
 }

@@ -258,6 +258,7 @@ static berth_status broken(berth_verdict *verdict, size_t first, const char *for
 {
     va_list args;
     va_start(args, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is right above */
     vsnprintf(verdict->words, sizeof verdict->words, format, args);
     va_end(args);
     verdict->first = first;
