@@ -27,5 +27,26 @@ const struct cli_topic cli_topics[] = {
      "  label      words for people\n"
      "  offset     the plan: written by 'berth plan -o', not read back as a wish\n"
      "Fields may be quoted, lines end with LF or CRLF, a byte-order mark is skipped.\n"},
+    {"environment", "the variables that programs with berth obey",
+     "Read when the library is loaded; a mistake is said on stderr and the variable ignored as a whole.\n\n"
+     "  BERTH_LOG=LEVEL[:FILE]   debug, info, warning (the default), error or none; to FILE, not stderr\n"
+     "  BERTH_SHOW_STATS=1       a table of figures on stderr when the program ends\n"
+     "  BERTH_CONF=KEY=VALUE;... decorates the host allocator of the program (berth_cpu_allocator):\n\n"
+     "    stats=MODE         off, basic or full: figures; full adds sizes, ids, labels and leaks\n"
+     "    limit=BYTES        a hard budget; BYTES may end in K, M, G or T\n"
+     "    guard=yes          red zones and a quarantine: overflow, double free, late writes\n"
+     "    quarantine=BYTES   freed memory that the guard keeps back (1M)\n"
+     "    zero_on_free=yes   the guard wipes freed blocks with zeros\n"
+     "    scopes=yes         true peaks of scopes and labels\n"
+     "    retry_ms=NUMBER    an allocation that finds no room waits this long for frees\n"
+     "    event_log=FILE     a line of CSV for each allocation and free\n"
+     "    explain=yes        out-of-memory messages say who holds what, and what would help\n"
+     "    huge_pages=yes     large blocks ask for huge pages\n"
+     "    numa_node=NUMBER   memory comes from this node\n"
+     "    prefault=yes       pages are there before the first touch\n"
+     "    lock_pages=yes     pages stay in memory\n\n"
+     "The last four take every block straight from the kernel, in whole pages. A program can make the same\n"
+     "stack itself: berth_stack_create(\"limit=64M;guard=yes\", NULL, &a).\n\n"
+     "Example: BERTH_CONF='guard=yes;limit=2G;explain=yes' BERTH_SHOW_STATS=1 ./program\n"},
     {NULL, NULL, NULL},
 };

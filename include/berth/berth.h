@@ -4,6 +4,7 @@
 
 #include "berth/allocator.h"
 #include "berth/buffer.h"
+#include "berth/config.h"
 #include "berth/decorators.h"
 #include "berth/device.h"
 #include "berth/host_cache.h"

@@ -5,11 +5,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
 
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
 static berth_log_fn hook;                                  /* guard: hook_lock */
 static void *hook_context;                                 /* guard: hook_lock */
 static berth_log_level hook_threshold = BERTH_LOG_WARNING; /* guard: hook_lock */
+static FILE *hook_file; /* guard: hook_lock. From BERTH_LOG; NULL: stderr */
+static berth_log_level default_threshold = BERTH_LOG_WARNING; /* guard: hook_lock */
 static _Thread_local bool inside_hook;
 
 void berth_log_set(berth_log_fn fn, void *context, berth_log_level threshold)
@@ -17,8 +22,37 @@ void berth_log_set(berth_log_fn fn, void *context, berth_log_level threshold)
     pthread_mutex_lock(&hook_lock);
     hook = fn;
     hook_context = context;
-    hook_threshold = fn ? threshold : BERTH_LOG_WARNING;
+    hook_threshold = fn ? threshold : default_threshold;
     pthread_mutex_unlock(&hook_lock);
+}
+
+/* BERTH_LOG=LEVEL[:FILE]. Before other constructors of ours may have something to say. */
+__attribute__((constructor(150))) static void read_environment(void)
+{
+    static const char *const words[] = {"debug", "info", "warning", "error", "none"};
+    const char *setting = getenv("BERTH_LOG");
+    if (!setting || !*setting)
+        return;
+    size_t length = strcspn(setting, ":"), level = 0;
+    while (level < BERTH_COUNT_OF(words) &&
+           (strlen(words[level]) != length || strncmp(words[level], setting, length) != 0))
+        level++;
+    if (level == BERTH_COUNT_OF(words)) {
+        char word[32];
+        snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), setting);
+        const char *near = berth__nearest(word, words, BERTH_COUNT_OF(words));
+        fprintf(stderr, "berth: error: BERTH_LOG=%s is ignored: there is no level '%s'; %s%s%s\n", setting,
+                word, near ? "did you mean '" : "it is debug, info, warning, error or none", near ? near : "",
+                near ? "'?" : "");
+        return;
+    }
+    if (setting[length] == ':') {
+        hook_file = fopen(setting + length + 1, "a");
+        if (!hook_file)
+            fprintf(stderr, "berth: error: BERTH_LOG: %s cannot be opened; lines go to stderr\n",
+                    setting + length + 1);
+    }
+    default_threshold = hook_threshold = (berth_log_level)level;
 }
 
 static const char *level_word(berth_log_level level)
@@ -32,6 +66,7 @@ void berth__log(berth_log_level level, const char *format, ...)
     pthread_mutex_lock(&hook_lock);
     berth_log_fn fn = hook;
     void *context = hook_context;
+    FILE *file = hook_file ? hook_file : stderr;
     bool wanted = level >= hook_threshold;
     pthread_mutex_unlock(&hook_lock);
     if (!wanted || inside_hook)
@@ -45,7 +80,9 @@ void berth__log(berth_log_level level, const char *format, ...)
     if (fn)
         fn(context, level, line);
     else
-        fprintf(stderr, "berth: %s: %s\n", level_word(level), line);
+        fprintf(file, "berth: %s: %s\n", level_word(level), line);
+    if (!fn && file != stderr)
+        fflush(file); /* what a crash would lose is what is wanted most */
     inside_hook = false;
 }
 

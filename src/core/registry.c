@@ -7,6 +7,7 @@
 
 #include "base/lock.h"
 #include "core/allocator.h"
+#include "core/environment.h"
 #include "core/system.h"
 
 /* An entry lives while it is in the list or a call is using it. The allocator of a factory is made at the
@@ -36,6 +37,9 @@ static struct entry system_entry = {
     .users = 2, /* the list, and one for ever: it is not on the heap */
     .listed = true,
 };
+
+/* Only to be there; see core/environment.h. */
+static const bool *const environment __attribute__((used)) = &berth__environment_is_read;
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER; /* with registry_lock: a factory has come back */

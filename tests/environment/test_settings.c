@@ -1,0 +1,110 @@
+/* Settings in words: what they make, and what is said of those that cannot be read. */
+#include "unit/wrap/wrap_test.h"
+
+#include "base/config.h"
+
+static void expect_refused(const char *settings, const char *words)
+{
+    assert_int_equal(berth_config_check(settings), BERTH_INVALID_ARGUMENT);
+    if (!strstr(berth_last_error()->message, words))
+        fail_msg("'%s': no '%s' in: %s", settings, words, berth_last_error()->message);
+    berth_allocator *a = (void *)1;
+    assert_int_equal(berth_stack_create(settings, NULL, &a), BERTH_INVALID_ARGUMENT);
+    assert_null(a);
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    expect_refused("limits=1", "did you mean 'limit'");
+    expect_refused("zero_on_fre=yes", "did you mean 'zero_on_free'");
+    expect_refused("explian=yes", "did you mean 'explain'");
+    expect_refused("xyzzyxyzzy=1", "berth help environment");
+    expect_refused("guard", "guard takes yes or no");
+    expect_refused("guard=maybe", "not 'maybe'");
+    expect_refused("limit=-5", "limit takes BYTES");
+    expect_refused("limit=5X", "limit takes BYTES");
+    expect_refused("limit=9999999999T", "limit takes BYTES");
+    expect_refused("retry_ms=5K", "retry_ms takes NUMBER");
+    expect_refused("stats=some", "off, basic or full");
+    expect_refused("event_log=", "event_log takes FILE");
+    expect_refused("limit=5;=3", "there is no setting ''");
+    char long_one[5000];
+    memset(long_one, ';', sizeof long_one - 1);
+    long_one[sizeof long_one - 1] = 0;
+    expect_refused(long_one, "longer than");
+    assert_int_equal(berth_config_check(NULL), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_config_visit(NULL, NULL), BERTH_INVALID_ARGUMENT);
+}
+
+static void values_are_read(void **state)
+{
+    (void)state;
+    berth__config c;
+    assert_int_equal(berth__config_read("", &c), BERTH_OK);
+    assert_int_equal(c.numa_node, -1);
+    assert_int_equal(c.quarantine_bytes, 1 << 20);
+    assert_int_equal(berth__config_read("limit=3G; quarantine=0 ;guard=on;stats=full;numa_node=2", &c),
+                     BERTH_OK);
+    assert_int_equal(c.limit_bytes, (int64_t)3 << 30);
+    assert_int_equal(c.quarantine_bytes, 0);
+    assert_int_equal(c.guard, 1);
+    assert_int_equal(c.stats, 2);
+    assert_int_equal(c.numa_node, 2);
+    assert_int_equal(berth__config_read("guard=off;limit=1T", &c), BERTH_OK);
+    assert_int_equal(c.guard, 0);
+    assert_int_equal(c.limit_bytes, (int64_t)1 << 40);
+}
+
+static void stacks_are_made(void **state)
+{
+    (void)state;
+    uint64_t live = berth__heap_live();
+    berth_allocator *a = NULL, *inner = new_system();
+    void *p = NULL;
+    assert_int_equal(berth_stack_create("limit=1000;guard=yes;scopes=yes;retry_ms=1;explain=1", inner, &a),
+                     BERTH_OK);
+    p = take(a, 900);
+    give(a, p);
+    assert_int_equal(berth_deallocate(a, (char *)p + 1, 0, NULL), BERTH_BAD_FREE);
+    berth_allocator_release(a);
+    berth_allocator_release(inner);
+    assert_int_equal(berth_stack_create("prefault=yes;huge_pages=yes", NULL, &a), BERTH_OK);
+    assert_string_equal(berth_allocator_name(a), "mapped");
+    give(a, take(a, 100));
+    berth_allocator_release(a);
+    assert_int_equal(berth_stack_create("event_log=/no/such/folder/log", NULL, &a), BERTH_IO);
+    assert_null(a);
+    assert_int_equal(berth__heap_live(), live);
+}
+
+static void nothing_is_left_when_memory_runs_out(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1;; n++) {
+        uint64_t live = berth__heap_live();
+        berth_allocator *a = NULL;
+        berth__heap_fail_at(n, true);
+        berth_status status =
+            berth_stack_create("limit=1000;guard=yes;scopes=yes;retry_ms=1;explain=1", NULL, &a);
+        berth__heap_fail_at(0, false);
+        assert_int_equal(a != NULL, status == BERTH_OK);
+        berth_allocator_release(a);
+        assert_int_equal(berth__heap_live(), live);
+        if (status == BERTH_OK)
+            break;
+        assert_int_equal(status, BERTH_OUT_OF_HOST_MEMORY);
+        assert_true(n < 1000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(values_are_read),
+        cmocka_unit_test(stacks_are_made),
+        cmocka_unit_test(nothing_is_left_when_memory_runs_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
