@@ -30,7 +30,7 @@ void berth__arena_finish(berth__arena *arena)
         give_segment(segment);
     }
     for (uint32_t i = 0; i < arena->slab_count; i++)
-        berth__heap_free(atomic_load_explicit(&arena->slabs[i], memory_order_relaxed));
+        berth__heap_free(arena->slabs[i]);
     memset(arena, 0, sizeof *arena);
 }
 
@@ -46,9 +46,9 @@ static berth__span *spare_pop(berth__arena *arena)
     berth__span *span = arena->spare;
     arena->spare = span->left;
     arena->spare_count--;
-    uint32_t number = span->number;
+    uint32_t priority = span->priority;
     memset(span, 0, sizeof *span);
-    span->number = number;
+    span->priority = priority;
     return span;
 }
 
@@ -60,13 +60,12 @@ static berth_status add_slab(berth__arena *arena)
     berth__span *slab = berth__heap_zalloc(count, sizeof *slab);
     if (!slab)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's records of blocks");
-    uint32_t before =
-        (uint32_t)(((size_t)BERTH__ARENA_SLAB_FIRST << arena->slab_count) - BERTH__ARENA_SLAB_FIRST);
+    uint32_t number = (uint32_t)(count - BERTH__ARENA_SLAB_FIRST); /* of the slab's first record */
     for (size_t i = count; i-- > 0;) {
-        slab[i].number = before + (uint32_t)i + 1;
+        slab[i].priority = (number + (uint32_t)i + 1) * 0x9e3779b1u;
         spare_push(arena, &slab[i]);
     }
-    atomic_store_explicit(&arena->slabs[arena->slab_count++], slab, memory_order_release);
+    arena->slabs[arena->slab_count++] = slab;
     return BERTH_OK;
 }
 
@@ -76,12 +75,6 @@ berth_status berth__arena_prepare(berth__arena *arena)
 }
 
 /* ---- Indices ------------------------------------------------------------------------------------- */
-
-static uint64_t priority(const berth__span *span)
-{
-    uint64_t x = (uint64_t)span->address * 0x9e3779b97f4a7c15u;
-    return x ^ (x >> 29);
-}
 
 /* Works out a node's largest size from itself and its children. */
 static void look_below(berth__span *span)
@@ -115,7 +108,7 @@ static berth__span *tree_join(berth__span *low, berth__span *high)
 {
     if (!low || !high)
         return low ? low : high;
-    if (priority(low) >= priority(high)) {
+    if (low->priority >= high->priority) {
         low->right = tree_join(low->right, high);
         look_below(low);
         return low;
@@ -127,7 +120,7 @@ static berth__span *tree_join(berth__span *low, berth__span *high)
 
 static berth__span *tree_insert(berth__span *tree, berth__span *span)
 {
-    if (!tree || priority(tree) < priority(span)) {
+    if (!tree || tree->priority < span->priority) {
         tree_split(tree, span->address, &span->left, &span->right);
         look_below(span);
         return span;
@@ -167,6 +160,25 @@ static void index_remove(berth__index *index, berth__span *span)
     span->index = NULL;
     index->span_count--;
     index->bytes -= span->size_bytes;
+}
+
+/* A span of the index has changed its size, without passing its neighbours: the sizes above it are worked
+ * out. */
+static void index_resized(berth__index *index, berth__span *span)
+{
+    enum { DEEPEST = 128 };
+    berth__span *path[DEEPEST];
+    size_t depth = 0;
+    for (berth__span *at = index->root; at != span && depth < DEEPEST;
+         at = span->address < at->address ? at->left : at->right)
+        path[depth++] = at;
+    look_below(span);
+    while (depth-- > 0) {
+        size_t before = path[depth]->largest_below;
+        look_below(path[depth]);
+        if (path[depth]->largest_below == before)
+            break; /* nothing changes above either */
+    }
 }
 
 berth__span *berth__index_next(const berth__index *index, const berth__span *span)
@@ -278,22 +290,25 @@ berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p)
 
 /* ---- Spans --------------------------------------------------------------------------------------- */
 
-/* A new span of `size_bytes` behind `span`, which is shortened by as much. */
-static berth__span *split_off(berth__arena *arena, berth__span *span, size_t size_bytes)
+/* A new record for the first `size_bytes` of `span`, which keeps the rest. */
+static berth__span *split_front(berth__arena *arena, berth__span *span, size_t size_bytes)
 {
-    berth__span *rest = spare_pop(arena);
+    berth__span *front = spare_pop(arena);
+    front->address = span->address;
+    front->size_bytes = size_bytes;
+    front->segment = span->segment;
+    front->ticket = span->ticket;
+    front->since_ns = span->since_ns;
+    front->before = span->before;
+    front->after = span;
+    if (front->before)
+        front->before->after = front;
+    else
+        span->segment->first = front;
+    span->before = front;
+    span->address += size_bytes;
     span->size_bytes -= size_bytes;
-    rest->address = span->address + span->size_bytes;
-    rest->size_bytes = size_bytes;
-    rest->segment = span->segment;
-    rest->ticket = span->ticket;
-    rest->since_ns = span->since_ns;
-    rest->before = span;
-    rest->after = span->after;
-    if (rest->after)
-        rest->after->before = rest;
-    span->after = rest;
-    return rest;
+    return front;
 }
 
 berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t address, size_t size_bytes)
@@ -301,15 +316,21 @@ berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t
     BERTH_DCHECK(address >= span->address && address - span->address + size_bytes <= span->size_bytes,
                  "[A2] what is taken lies inside the free span");
     berth__index *index = span->index;
-    index_remove(index, span);
-    if (address != span->address) {
-        berth__span *front = span;
-        span = split_off(arena, front, front->size_bytes - (address - front->address));
-        index_insert(index, front);
+    berth__span *front = address != span->address ? split_front(arena, span, address - span->address) : NULL;
+    if (front)
+        index->bytes -= front->size_bytes; /* counted again when it is put in */
+    berth__span *taken = span;
+    if (span->size_bytes == size_bytes) {
+        index_remove(index, span);
+    } else {
+        /* The common case: the free span shrinks where it is in the tree, and no other node moves. */
+        taken = split_front(arena, span, size_bytes);
+        index->bytes -= size_bytes;
+        index_resized(index, span);
     }
-    if (span->size_bytes != size_bytes)
-        index_insert(index, split_off(arena, span, span->size_bytes - size_bytes));
-    return span;
+    if (front)
+        index_insert(index, front);
+    return taken;
 }
 
 /* Makes `span` and the one after it one; the second record is given up. */
@@ -327,18 +348,47 @@ static void join_after(berth__arena *arena, berth__span *span)
     spare_push(arena, gone);
 }
 
+/* Makes the free span after `span` begin where `span` does; the first record is given up. */
+static berth__span *join_before(berth__arena *arena, berth__span *span)
+{
+    berth__span *kept = span->after;
+    if (span->size_bytes > kept->size_bytes)
+        kept->since_ns = span->since_ns;
+    kept->address = span->address;
+    kept->size_bytes += span->size_bytes;
+    if (span->ticket > kept->ticket)
+        kept->ticket = span->ticket;
+    kept->before = span->before;
+    if (kept->before)
+        kept->before->after = kept;
+    else
+        kept->segment->first = kept;
+    spare_push(arena, span);
+    return kept;
+}
+
 berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__index *index)
 {
-    if (span->after && span->after->index == index) {
+    bool joins_before = span->before && span->before->index == index;
+    bool joins_after = span->after && span->after->index == index;
+    if (!joins_before && !joins_after) {
+        index_insert(index, span);
+        return span;
+    }
+    if (!joins_before) { /* grows where it is in the tree */
+        index->bytes += span->size_bytes;
+        span = join_before(arena, span);
+        index_resized(index, span);
+        return span;
+    }
+    if (joins_after) {
         index_remove(index, span->after);
         join_after(arena, span);
     }
-    if (span->before && span->before->index == index) {
-        span = span->before;
-        index_remove(index, span);
-        join_after(arena, span);
-    }
-    index_insert(index, span);
+    index->bytes += span->size_bytes;
+    span = span->before;
+    join_after(arena, span);
+    index_resized(index, span);
     return span;
 }
 
@@ -355,7 +405,7 @@ berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segme
         size_t covered = segment->size_bytes - i * BERTH__ARENA_CHUNK;
         if (covered > BERTH__ARENA_CHUNK)
             covered = BERTH__ARENA_CHUNK;
-        _Atomic uint32_t *chunk = berth__heap_zalloc(covered / arena->grain, sizeof *chunk);
+        _Atomic(berth__span *) *chunk = berth__heap_zalloc(covered / arena->grain, sizeof *chunk);
         if (!chunk)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's map of addresses");
         atomic_store_explicit(&segment->map[i], chunk, memory_order_release);
@@ -363,26 +413,24 @@ berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segme
     return BERTH_OK;
 }
 
-void berth__arena_map_set(berth__arena *arena, const berth__span *span, bool starts)
+void berth__arena_map_set(berth__arena *arena, berth__span *span, bool starts)
 {
-    atomic_store_explicit(berth__arena_place(arena, span->segment, span->address), starts ? span->number : 0,
+    atomic_store_explicit(berth__arena_place(arena, span->segment, span->address), starts ? span : NULL,
                           memory_order_release);
 }
 
 berth__span *berth__arena_around(const berth__arena *arena, const berth__segment *segment, uintptr_t p)
 {
-    /* Backwards through the map to the nearest start: four bytes a grain, and empty chunks at one look. */
+    /* Backwards through the map to the nearest start: eight bytes a grain, and empty chunks at one look. */
     size_t grains = BERTH__ARENA_CHUNK / arena->grain;
     size_t chunk = (p - segment->address) / BERTH__ARENA_CHUNK;
     size_t from = (p - segment->address) % BERTH__ARENA_CHUNK / arena->grain + 1;
     for (;; chunk--, from = grains) {
-        _Atomic uint32_t *places = atomic_load_explicit(&segment->map[chunk], memory_order_acquire);
+        _Atomic(berth__span *) *places = atomic_load_explicit(&segment->map[chunk], memory_order_acquire);
         for (size_t i = places ? from : 0; i-- > 0;) {
-            uint32_t number = atomic_load_explicit(&places[i], memory_order_acquire);
-            if (!number)
-                continue;
-            berth__span *span = berth__arena_record(arena, number);
-            return p - span->address < span->size_bytes ? span : NULL;
+            berth__span *span = atomic_load_explicit(&places[i], memory_order_acquire);
+            if (span)
+                return p - span->address < span->size_bytes ? span : NULL;
         }
         if (chunk == 0)
             return NULL;

@@ -34,9 +34,9 @@ typedef struct berth__segment {
     berth__span *first;
     struct berth__segment *next;
     uint64_t number; /* from 1 */
-    /* By chunk of addresses, then by grain: the number of the span that starts there, 0 if none. A chunk is
-     * made when memory first comes to it, and stays. */
-    _Atomic(_Atomic uint32_t *) *map;
+    /* By chunk of addresses, then by grain: the span that starts a block there, NULL if none. A chunk is made
+     * when memory first comes to it, and stays. */
+    _Atomic(_Atomic(berth__span *) *) *map;
     size_t chunk_count;
 } berth__segment;
 
@@ -59,7 +59,7 @@ struct berth__span {
     berth__index *index;         /* NULL: taken */
     berth__span *left, *right;   /* in the index; `left` also links spare records */
     size_t largest_below;        /* in the index: of this span and all below it */
-    uint32_t number;             /* of the record, from 1, for the segments' maps */
+    uint32_t priority; /* of the record in any tree: drawn once, so that spans may grow and shrink */
     /* the holder's, untouched here but for the state */
     _Atomic uint32_t state; /* berth__span_state */
     uint32_t use_count;     /* streams that use the block */
@@ -83,7 +83,7 @@ typedef struct berth__arena {
     berth__span *spare;
     size_t spare_count;
     /* Slab k holds 64 << k records; they live as long as the arena, so that a stale pointer finds one. */
-    _Atomic(berth__span *) slabs[BERTH__ARENA_SLABS];
+    berth__span *slabs[BERTH__ARENA_SLABS];
     uint32_t slab_count;
 } berth__arena;
 
@@ -119,20 +119,12 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
 
 /* The segment that `p` lies in, NULL if none. */
 berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p);
-/* The record with a number from 1. */
-static inline berth__span *berth__arena_record(const berth__arena *arena, uint32_t number)
-{
-    uint32_t slab = 31u - (uint32_t)__builtin_clz((number - 1) / BERTH__ARENA_SLAB_FIRST + 1);
-    berth__span *first = atomic_load_explicit(&arena->slabs[slab], memory_order_acquire);
-    return &first[number - 1 - ((BERTH__ARENA_SLAB_FIRST << slab) - BERTH__ARENA_SLAB_FIRST)];
-}
-
 /* Where the map notes what starts at `p`, an address in the segment; NULL: no memory ever came there. */
-static inline _Atomic uint32_t *berth__arena_place(const berth__arena *arena, const berth__segment *segment,
-                                                   uintptr_t p)
+static inline _Atomic(berth__span *) *berth__arena_place(const berth__arena *arena,
+                                                         const berth__segment *segment, uintptr_t p)
 {
     size_t distance = p - segment->address;
-    _Atomic uint32_t *chunk =
+    _Atomic(berth__span *) *chunk =
         atomic_load_explicit(&segment->map[distance / BERTH__ARENA_CHUNK], memory_order_acquire);
     return chunk ? &chunk[distance % BERTH__ARENA_CHUNK >> arena->grain_shift] : NULL;
 }
@@ -142,9 +134,8 @@ static inline _Atomic uint32_t *berth__arena_place(const berth__arena *arena, co
 static inline berth__span *berth__arena_at(const berth__arena *arena, const berth__segment *segment,
                                            uintptr_t p)
 {
-    _Atomic uint32_t *place = berth__arena_place(arena, segment, p);
-    uint32_t number = place ? atomic_load_explicit(place, memory_order_acquire) : 0;
-    berth__span *span = number ? berth__arena_record(arena, number) : NULL;
+    _Atomic(berth__span *) *place = berth__arena_place(arena, segment, p);
+    berth__span *span = place ? atomic_load_explicit(place, memory_order_acquire) : NULL;
     return span && span->address == p ? span : NULL;
 }
 
@@ -154,7 +145,7 @@ berth__span *berth__arena_around(const berth__arena *arena, const berth__segment
 berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segment, uintptr_t address,
                                       size_t size_bytes);
 /* Says that `span` starts a block now, or no longer. */
-void berth__arena_map_set(berth__arena *arena, const berth__span *span, bool starts);
+void berth__arena_map_set(berth__arena *arena, berth__span *span, bool starts);
 
 /* Whether the links, the order of addresses and the indices agree; debug builds and tests ask. */
 bool berth__arena_is_valid(const berth__arena *arena);

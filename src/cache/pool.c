@@ -15,28 +15,78 @@ static size_t rounded_size(size_t size_bytes)
     return size ? size : BERTH__POOL_GRAIN;
 }
 
-/* ---- Allocating ---------------------------------------------------------------------------------- */
+/* ---- The thread's own ---------------------------------------------------------------------------- */
 
-static uint64_t next_id(berth__pool *pool, berth__stock *stock)
+/* A thread inside its slot of the meter, with its stock. */
+struct inside {
+    berth__meter_slot *slot;
+    berth__stock *stock;
+};
+
+/* Finds the thread's slot and stock, makes the stock, and remembers both for the next time. */
+static bool find_own(berth__pool *pool, struct inside *in)
 {
-    if (BERTH_UNLIKELY(stock->ids_left == 0)) {
-        stock->next_id = atomic_fetch_add_explicit(&pool->ids_drawn, IDS_AT_A_TIME, memory_order_relaxed) + 1;
-        stock->ids_left = IDS_AT_A_TIME;
+    in->slot = berth__meter_slot_of(&pool->meter, berth__thread());
+    if (!in->slot || !berth__meter_enter(&pool->meter, in->slot))
+        return false;
+    in->stock = in->slot->beside;
+    berth__meter_leave(in->slot);
+    if (!in->stock) {
+        berth__stock *made = berth__heap_zalloc(1, sizeof *made);
+        if (!made)
+            return false;
+        if (!berth__meter_enter(&pool->meter, in->slot)) {
+            berth__heap_free(made);
+            return false;
+        }
+        in->slot->beside = in->stock = made;
+        berth__meter_leave(in->slot);
     }
+    berth__thread_memos.device_pool = (berth__memo){pool->number, in->slot, in->stock};
+    return true;
+}
+
+/* Goes inside; false: there is no stock for this thread, or the meter is stopped. */
+static inline bool enter(berth__pool *pool, struct inside *in)
+{
+    const berth__memo *memo = &berth__thread_memos.device_pool;
+    if (BERTH_LIKELY(memo->key == pool->number))
+        *in = (struct inside){memo->slot, memo->value};
+    else if (!find_own(pool, in))
+        return false;
+    return berth__meter_enter(&pool->meter, in->slot);
+}
+
+static inline void leave(struct inside *in)
+{
+    berth__meter_leave(in->slot);
+}
+
+static void draw_ids(berth__pool *pool, berth__stock *stock)
+{
+    stock->next_id = atomic_fetch_add_explicit(&pool->ids_drawn, IDS_AT_A_TIME, memory_order_relaxed) + 1;
+    stock->ids_left = IDS_AT_A_TIME;
+}
+
+static inline uint64_t next_id(berth__pool *pool, berth__stock *stock)
+{
+    if (BERTH_UNLIKELY(stock->ids_left == 0))
+        draw_ids(pool, stock);
     stock->ids_left--;
     return stock->next_id++;
 }
 
 /* The time for a block's age: read now and then, ages need not be finer. */
-static uint64_t stock_time(berth__pool *pool, berth__stock *stock)
+static inline uint64_t stock_time(berth__pool *pool, berth__stock *stock)
 {
-    if (BERTH_UNLIKELY(stock->until_clock == 0)) {
+    if (BERTH_UNLIKELY(stock->until_clock-- == 0)) {
         stock->now_ns = pool->clock_ns(pool->clock_context);
         stock->until_clock = CLOCK_EVERY;
     }
-    stock->until_clock--;
     return stock->now_ns;
 }
+
+/* ---- Allocating ---------------------------------------------------------------------------------- */
 
 static inline void hand_out(berth__span *span, size_t size_bytes, const berth_request *request, uint64_t id,
                             uint64_t now_ns)
@@ -54,25 +104,10 @@ struct attempt {
     const berth_request *request;
     bool collected, flushed, gave_back, called;
     int growths;
+    uint64_t now_ns;
     berth__span *put_out[BERTH__STOCK_MOST]; /* from the thread's stock, back into the arena */
     uint32_t put_out_count;
 };
-
-/* An idle block of exactly this size from the thread's own stock. If there is none, the blocks that must go
- * back into the arena first come out. */
-static inline berth__span *take_from_stock(berth__pool *pool, struct attempt *a)
-{
-    berth__stock *stock = berth__stock_of(&pool->stocks);
-    if (BERTH_UNLIKELY(!stock || !berth__stock_enter(&pool->stocks, stock)))
-        return NULL;
-    berth__span *span = berth__stock_take(stock, a->rounded, a->alignment);
-    if (BERTH_LIKELY(span != NULL))
-        hand_out(span, a->size_bytes, a->request, next_id(pool, stock), stock_time(pool, stock));
-    else if (!berth__stock_bin(stock, a->rounded))
-        a->put_out_count = berth__stock_clear_recent(stock, a->put_out);
-    berth__stock_leave(stock);
-    return span;
-}
 
 /* Blocks that come from the pieces for small ones; an alignment of a page or more would waste them. */
 static bool is_small(size_t rounded, size_t alignment)
@@ -158,7 +193,7 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     berth_status status;
     uintptr_t address = 0;
     berth__span *free_span;
-    berth__pool_lock(pool);
+    berth__pool_lock_at(pool, a->now_ns);
     for (uint32_t i = 0; i < a->put_out_count; i++)
         berth__pool_put(pool, a->put_out[i]);
     while ((status = berth__arena_prepare(&pool->arena)) == BERTH_OK) {
@@ -192,10 +227,10 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
 
 static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream);
 
+/* Gives the block to the caller, filled with zeros if that was asked for. */
 static berth_status finish_allocation(berth__pool *pool, berth__span *span, const berth_request *request,
                                       void **out)
 {
-    berth__meter_add(&pool->meter, span->size_bytes);
     void *p = (void *)span->address;
     berth__pool_show(pool, p, span->requested_bytes);
     if (BERTH_UNLIKELY(request->flags & BERTH_ZEROED)) {
@@ -209,25 +244,65 @@ static berth_status finish_allocation(berth__pool *pool, berth__span *span, cons
     return BERTH_OK;
 }
 
-static berth_status pool_allocate(void *self, size_t size_bytes, size_t alignment,
-                                  const berth_request *request, void **out)
+static __attribute__((noinline)) berth_status allocate_elsewhere(berth__pool *pool, struct attempt a,
+                                                                 void **out)
 {
-    berth__pool *pool = self;
+    berth__span *span = NULL;
+    berth_status status = allocate_slow(pool, &a, &span);
+    if (status != BERTH_OK) {
+        berth__meter_count_failure(&pool->meter);
+        return berth__pool_explain(pool, a.size_bytes, a.request, status);
+    }
+    berth__meter_add(&pool->meter, span->size_bytes);
+    return finish_allocation(pool, span, a.request, out);
+}
+
+/* Nothing of the size is in the stock: its larger blocks go back into the arena first. */
+static __attribute__((noinline)) berth_status allocate_past_stock(berth__pool *pool, size_t size_bytes,
+                                                                  size_t alignment,
+                                                                  const berth_request *request, void **out)
+{
     struct attempt a = {.size_bytes = size_bytes,
                         .rounded = rounded_size(size_bytes),
                         .alignment = alignment,
                         .request = request};
-    berth__span *span = NULL;
-    if (BERTH_LIKELY(!request->stream)) {
-        span = take_from_stock(pool, &a);
-        if (BERTH_LIKELY(span != NULL))
-            return finish_allocation(pool, span, request, out);
+    struct inside in;
+    if (!request->stream && enter(pool, &in)) {
+        if (!berth__stock_bin(in.stock, a.rounded))
+            a.put_out_count = berth__stock_clear_recent(in.stock, a.put_out);
+        a.now_ns = stock_time(pool, in.stock);
+        leave(&in);
+    } else {
+        a.now_ns = pool->clock_ns(pool->clock_context);
     }
-    berth_status status = allocate_slow(pool, &a, &span);
-    if (status == BERTH_OK)
-        return finish_allocation(pool, span, request, out);
-    berth__meter_count_failure(&pool->meter);
-    return berth__pool_explain(pool, size_bytes, request, status);
+    return allocate_elsewhere(pool, a, out);
+}
+
+static berth_status pool_allocate(void *self, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out)
+{
+    berth__pool *pool = self;
+    struct inside in;
+    if (BERTH_LIKELY(!request->stream && enter(pool, &in))) {
+        size_t rounded = rounded_size(size_bytes);
+        berth__span *span = berth__stock_take(in.stock, rounded, alignment);
+        if (BERTH_LIKELY(span != NULL)) {
+            hand_out(span, size_bytes, request, next_id(pool, in.stock), stock_time(pool, in.stock));
+            bool counted = berth__meter_add_inside(in.slot, rounded);
+            if (BERTH_LIKELY(counted))
+                berth__meter_count(in.slot, rounded);
+            leave(&in);
+            if (BERTH_UNLIKELY(!counted))
+                berth__meter_add(&pool->meter, rounded);
+            berth__pool_show(pool, (void *)span->address, size_bytes);
+            if (BERTH_UNLIKELY(request->flags & BERTH_ZEROED))
+                return finish_allocation(pool, span, request, out);
+            *out = (void *)span->address;
+            return BERTH_OK;
+        }
+        leave(&in);
+    }
+    return allocate_past_stock(pool, size_bytes, alignment, request, out);
 }
 
 /* ---- Freeing ------------------------------------------------------------------------------------- */
@@ -244,28 +319,6 @@ static inline bool change_state(berth__span *span, berth__span_state from, berth
                                                    memory_order_relaxed);
 }
 
-/* Puts a block into the thread's stock; what must make room for it comes out. False: it is not in. */
-static inline bool put_into_stock(berth__pool *pool, berth__span *span, berth__span **out,
-                                  uint32_t *out_count)
-{
-    size_t size_bytes = span->size_bytes;
-    berth__stock *stock = berth__stock_of(&pool->stocks);
-    if (BERTH_UNLIKELY(!stock || !berth__stock_enter(&pool->stocks, stock)))
-        return false;
-    bool room = berth__stock_has_room(stock, size_bytes);
-    if (BERTH_UNLIKELY(!room && !berth__stock_bin(stock, size_bytes))) {
-        *out_count = berth__stock_clear_recent(stock, out);
-        room = true;
-    }
-    bool taken = room && change_state(span, BERTH__SPAN_LIVE, BERTH__SPAN_STOCK);
-    if (BERTH_LIKELY(taken)) {
-        berth__pool_hide(pool, (void *)span->address, size_bytes);
-        berth__stock_put(stock, span, size_bytes);
-    }
-    berth__stock_leave(stock);
-    return taken;
-}
-
 static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
 {
     berth__pool_lock(pool);
@@ -275,8 +328,12 @@ static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
     berth__pool_unlock(pool);
 }
 
-static berth_status bad_free(berth__pool *pool, const void *p, const berth__span *span)
+static __attribute__((noinline)) berth_status bad_free(berth__pool *pool, const void *p,
+                                                       const berth__span *span, size_t size_bytes)
 {
+    if (span && atomic_load(&span->state) == BERTH__SPAN_LIVE && size_bytes)
+        return berth__fail(BERTH_BAD_FREE, "%p holds %zu bytes, freed as %zu: a stale pointer?", p,
+                           span->requested_bytes, size_bytes);
     if (span && atomic_load(&span->state) != BERTH__SPAN_LIVE)
         return berth__fail(BERTH_BAD_FREE, "%p was freed before (double free)", p);
     berth__pool_relock(pool);
@@ -309,7 +366,7 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
     berth_status status = BERTH_OK;
     if (!span || !change_state(span, BERTH__SPAN_LIVE, BERTH__SPAN_FREE)) {
         berth__pool_unlock(pool);
-        return bad_free(pool, p, span);
+        return bad_free(pool, p, span, 0);
     }
     if (stream)
         status = berth__pool_add_use(pool, span, stream);
@@ -339,29 +396,60 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
     return BERTH_OK;
 }
 
+/* The stock has no room for the block: its larger ones go back into the arena, and this one takes their
+ * place. Small blocks go back themselves. */
+static __attribute__((noinline)) berth_status deallocate_past_stock(berth__pool *pool, void *p)
+{
+    berth__span *put_out[BERTH__STOCK_MOST];
+    uint32_t count = 0;
+    struct inside in;
+    berth__span *span = berth__arena_at(&pool->arena, pool->main, (uintptr_t)p);
+    if (span->size_bytes > BERTH__POOL_SMALL && enter(pool, &in)) {
+        count = berth__stock_clear_recent(in.stock, put_out);
+        leave(&in);
+    }
+    if (count == 0)
+        return deallocate_slow(pool, p, NULL);
+    put_all(pool, put_out, count);
+    return pool_deallocate(pool, p, 0, NULL);
+}
+
+/* Whether a free is what it seems: a live block of the size that was asked for. */
+static inline bool is_sound(const berth__span *span, size_t size_bytes)
+{
+    return span && atomic_load_explicit(&span->state, memory_order_relaxed) == BERTH__SPAN_LIVE &&
+           (size_bytes == 0 || size_bytes == span->requested_bytes);
+}
+
 static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth__pool *pool = self;
-    if (BERTH_LIKELY(!stream && is_in(pool->main, (uintptr_t)p))) {
-        berth__span *span = berth__arena_at(&pool->arena, pool->main, (uintptr_t)p);
-        if (BERTH_UNLIKELY(!span ||
-                           atomic_load_explicit(&span->state, memory_order_relaxed) != BERTH__SPAN_LIVE))
-            return bad_free(pool, p, span);
-        if (BERTH_UNLIKELY(size_bytes && size_bytes != span->requested_bytes))
-            return berth__fail(BERTH_BAD_FREE, "%p holds %zu bytes, freed as %zu: a stale pointer?", p,
-                               span->requested_bytes, size_bytes);
-        berth__span *put_out[BERTH__STOCK_MOST];
-        uint32_t put_out_count = 0;
-        size_t freed = span->size_bytes;
-        bool taken = span->use_count == 0 && put_into_stock(pool, span, put_out, &put_out_count);
-        if (BERTH_UNLIKELY(put_out_count != 0))
-            put_all(pool, put_out, put_out_count);
-        if (BERTH_LIKELY(taken)) {
-            berth__meter_sub(&pool->meter, freed);
-            return BERTH_OK;
-        }
+    if (BERTH_UNLIKELY(stream || !is_in(pool->main, (uintptr_t)p)))
+        return deallocate_slow(pool, p, stream);
+    berth__span *span = berth__arena_at(&pool->arena, pool->main, (uintptr_t)p);
+    if (BERTH_UNLIKELY(!is_sound(span, size_bytes)))
+        return bad_free(pool, p, span, size_bytes);
+    struct inside in;
+    if (BERTH_UNLIKELY(span->use_count != 0 || !enter(pool, &in)))
+        return deallocate_slow(pool, p, NULL);
+    size_t freed = span->size_bytes;
+    if (BERTH_UNLIKELY(!berth__stock_has_room(in.stock, freed) ||
+                       atomic_load_explicit(&pool->closing, memory_order_relaxed))) {
+        leave(&in);
+        return deallocate_past_stock(pool, p);
     }
-    return deallocate_slow(pool, p, stream);
+    /* Two threads that free one block at the same time: one of them is told. */
+    if (BERTH_UNLIKELY(!change_state(span, BERTH__SPAN_LIVE, BERTH__SPAN_STOCK))) {
+        leave(&in);
+        return bad_free(pool, p, span, 0);
+    }
+    berth__pool_hide(pool, p, freed);
+    berth__stock_put(in.stock, span, freed);
+    bool counted = berth__meter_sub_inside(in.slot, freed);
+    leave(&in);
+    if (BERTH_UNLIKELY(!counted))
+        berth__meter_sub(&pool->meter, freed);
+    return BERTH_OK;
 }
 
 /* In place as long as the block stays the same size; the front moves others. */
@@ -383,7 +471,7 @@ static berth_status pool_reallocate(void *self, void *p, size_t old_bytes, size_
         *out = p;
     }
     berth__pool_unlock(pool);
-    return stays ? BERTH_OK : live ? BERTH_UNSUPPORTED : bad_free(pool, p, span);
+    return stays ? BERTH_OK : live ? BERTH_UNSUPPORTED : bad_free(pool, p, span, 0);
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
@@ -529,13 +617,13 @@ static void before_fork(void)
 {
     pthread_mutex_lock(&list_lock);
     for (berth__pool *pool = all_pools; pool; pool = pool->next)
-        pthread_mutex_lock(&pool->lock);
+        berth__pool_relock(pool);
 }
 
 static void after_fork(void)
 {
     for (berth__pool *pool = all_pools; pool; pool = pool->next)
-        pthread_mutex_unlock(&pool->lock);
+        berth__pool_unlock(pool);
     pthread_mutex_unlock(&list_lock);
 }
 
@@ -570,6 +658,12 @@ static void budget_release(berth__pool_budget *budget)
         berth__heap_free(budget);
 }
 
+static void free_stock(void *context, void *stock)
+{
+    (void)context;
+    berth__heap_free(stock);
+}
+
 /* Nothing is live any more. */
 static void pool_finish(berth__pool *pool)
 {
@@ -577,10 +671,9 @@ static void pool_finish(berth__pool *pool)
     berth__pool_memory_finish(pool);
     delist(pool);
     berth__arena_finish(&pool->arena);
-    berth__stocks_finish(&pool->stocks);
+    berth__meter_visit_beside(&pool->meter, free_stock, NULL);
     berth__meter_finish(&pool->meter);
     budget_release(pool->budget);
-    pthread_mutex_destroy(&pool->lock);
     berth__heap_free(pool);
 }
 
@@ -599,8 +692,9 @@ static void pool_destroy(void *self)
 {
     berth__pool *pool = self;
     berth__pool_lock(pool);
-    berth__stocks_stop(&pool->stocks);
+    berth__meter_stop(&pool->meter);
     atomic_store(&pool->closing, true);
+    berth__meter_resume(&pool->meter);
     pool->live_blocks = count_live(pool);
     bool idle = pool->live_blocks == 0;
     berth__pool_unlock(pool);
@@ -644,6 +738,8 @@ static uint64_t monotonic_ns(void *context)
 
 static void take_options(berth__pool *pool, const berth_pool_options *o)
 {
+    static _Atomic uint64_t pools;
+    pool->number = atomic_fetch_add(&pools, 1) + 1;
     pool->device = o->device.kind == BERTH_DEVICE_UNKNOWN ? berth_device_cpu() : o->device;
     pool->memory_kind = o->memory_kind;
     pool->decay_ns = o->decay_ns;
@@ -705,7 +801,6 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
         goto free_pool;
     berth__arena_init(&pool->arena, BERTH__POOL_GRAIN);
     berth__meter_init(&pool->meter, o->exact_peak);
-    pthread_mutex_init(&pool->lock, NULL);
     berth_device_info info = {.struct_size = sizeof info};
     status = berth_device_describe(pool->device, &info);
     pool->host_accessible = info.host_accessible;
@@ -721,7 +816,6 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     return BERTH_OK;
 
 finish_parts:
-    pthread_mutex_destroy(&pool->lock);
     berth__meter_finish(&pool->meter);
     berth__arena_finish(&pool->arena);
     budget_release(pool->budget);

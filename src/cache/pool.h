@@ -10,8 +10,6 @@
 #ifndef BERTH_CACHE_POOL_H
 #define BERTH_CACHE_POOL_H
 
-#include <pthread.h>
-
 #include "base/annotate.h"
 #include "berth/pool.h"
 #include "cache/arena.h"
@@ -61,6 +59,7 @@ struct berth__waiting {
 typedef struct berth__pool {
     berth_allocator base;
     /* constant */
+    uint64_t number; /* never used twice in a process: what threads remember of a pool goes by it */
     berth_device device;
     berth_memory_kind memory_kind;
     bool host_accessible;
@@ -75,12 +74,11 @@ typedef struct berth__pool {
     berth__pool_budget *budget;
     berth__segment *main; /* the reserved address space, NULL without virtual memory */
     /* their own guards */
-    berth__stocks stocks;
-    berth__meter meter;
+    berth__meter meter; /* the threads' stocks lie beside its slots */
     _Atomic uint64_t ids_drawn;
-    _Atomic bool closing; /* set under the lock */
+    _Atomic bool closing; /* set while the meter is stopped: from then on every free takes the lock */
     /* guarded by `lock` */
-    pthread_mutex_t lock;
+    berth__spin lock;
     berth__arena arena;
     berth__index mapped;   /* free memory */
     berth__index small;    /* free memory in pieces that only small blocks are cut from */
@@ -98,20 +96,25 @@ typedef struct berth__pool {
     struct berth__pool *previous, *next; /* all pools; guard: the list's lock */
 } berth__pool;
 
+static inline void berth__pool_relock(berth__pool *pool)
+{
+    berth__spin_lock(&pool->lock, BERTH__RANK_POOL);
+}
+/* The same with the time, from whom has read the clock already. */
+static inline void berth__pool_lock_at(berth__pool *pool, uint64_t now_ns)
+{
+    berth__pool_relock(pool);
+    if (now_ns > pool->now_ns)
+        pool->now_ns = now_ns;
+}
 /* Reads the clock, which may be the user's, and takes the lock. */
 static inline void berth__pool_lock(berth__pool *pool)
 {
-    uint64_t now_ns = pool->clock_ns(pool->clock_context);
-    berth__mutex_lock(&pool->lock, BERTH__RANK_POOL);
-    pool->now_ns = now_ns;
-}
-static inline void berth__pool_relock(berth__pool *pool)
-{
-    berth__mutex_lock(&pool->lock, BERTH__RANK_POOL);
+    berth__pool_lock_at(pool, pool->clock_ns(pool->clock_context));
 }
 static inline void berth__pool_unlock(berth__pool *pool)
 {
-    berth__mutex_unlock(&pool->lock, BERTH__RANK_POOL);
+    berth__spin_unlock(&pool->lock, BERTH__RANK_POOL);
 }
 
 /* For memory checkers: a block is the user's; still the user's and written to; nobody's. */

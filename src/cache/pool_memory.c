@@ -116,11 +116,16 @@ static void put_stocked(void *context, berth__span *span)
     berth__pool_put(context, span);
 }
 
+static void empty_stock(void *context, void *stock)
+{
+    berth__stock_empty(stock, put_stocked, context);
+}
+
 void berth__pool_flush_stocks(berth__pool *pool)
 {
-    berth__stocks_stop(&pool->stocks);
-    berth__stocks_empty(&pool->stocks, put_stocked, pool);
-    berth__stocks_resume(&pool->stocks);
+    berth__meter_stop(&pool->meter);
+    berth__meter_visit_beside(&pool->meter, empty_stock, pool);
+    berth__meter_resume(&pool->meter);
 }
 
 /* ---- Giving back --------------------------------------------------------------------------------- */

@@ -5,13 +5,11 @@
  * none of them puts them all back before it looks elsewhere: a block kept back is a hole in nobody's map, and
  * with holes in the wrong places the pool grows (to 2.5 times what is live on one recorded network).
  *
- * A stock is its thread's own: the thread marks it busy with a plain store and looks whether the pool is
- * stopped (base/thread.h has the barrier that makes this sound). Who needs the idle blocks of all threads,
- * because memory is short, stops the stocks, empties them and lets them go on [S1]. */
+ * A stock lies beside its thread's slot of the pool's meter, and is touched by that thread inside the slot,
+ * or by anyone while the meter is stopped [S1]: who needs the idle blocks of all threads stops it. */
 #ifndef BERTH_CACHE_STOCK_H
 #define BERTH_CACHE_STOCK_H
 
-#include "base/thread.h"
 #include "cache/arena.h"
 
 enum {
@@ -19,8 +17,7 @@ enum {
     BERTH__STOCK_BINS = 16, /* of 1 to 16 grains */
     BERTH__STOCK_DEPTH = 4,
     BERTH__STOCK_RECENT = 4,
-    BERTH__STOCK_MOST = BERTH__STOCK_RECENT, /* that one call puts out */
-    BERTH__STOCK_PIECES = 10                 /* piece k holds 8 << k stocks */
+    BERTH__STOCK_MOST = BERTH__STOCK_RECENT /* that one call puts out */
 };
 
 typedef struct berth__bin {
@@ -29,52 +26,15 @@ typedef struct berth__bin {
 } berth__bin;
 
 typedef struct berth__stock {
-    _Atomic uint32_t busy; /* the fork generation while its thread is inside, else 0 */
     uint32_t recent_count;
     uint32_t ids_left; /* of the allocation ids this thread has drawn */
     uint32_t until_clock;
     uint64_t next_id;
     uint64_t now_ns; /* the clock as last read by this thread, for ages */
-    berth__span *recent[BERTH__STOCK_RECENT];
     size_t recent_sizes[BERTH__STOCK_RECENT];
+    berth__span *recent[BERTH__STOCK_RECENT];
     berth__bin bins[BERTH__STOCK_BINS];
 } berth__stock;
-
-typedef struct berth__stocks {
-    _Atomic uint32_t stopped; /* not 0: no thread enters its stock */
-    _Atomic(berth__stock *) pieces[BERTH__STOCK_PIECES];
-} berth__stocks;
-
-/* The calling thread's stock, NULL if there is none and no memory for it. */
-berth__stock *berth__stock_make(berth__stocks *stocks, uint32_t piece, uint32_t thread);
-
-static inline berth__stock *berth__stock_of(berth__stocks *stocks)
-{
-    uint32_t thread = berth__thread();
-    if (BERTH_UNLIKELY(thread >= BERTH__THREADS_MAX))
-        return NULL;
-    uint32_t piece = 31u - (uint32_t)__builtin_clz(thread / 8 + 1);
-    berth__stock *first = atomic_load_explicit(&stocks->pieces[piece], memory_order_acquire);
-    if (BERTH_UNLIKELY(!first))
-        return berth__stock_make(stocks, piece, thread);
-    return &first[thread - ((8u << piece) - 8u)];
-}
-
-/* Marks the stock busy; false (and not busy) while stocks are stopped. */
-static inline bool berth__stock_enter(berth__stocks *stocks, berth__stock *stock)
-{
-    atomic_store_explicit(&stock->busy, berth__generation(), memory_order_relaxed);
-    berth__barrier_light();
-    if (BERTH_LIKELY(atomic_load_explicit(&stocks->stopped, memory_order_acquire) == 0))
-        return true;
-    atomic_store_explicit(&stock->busy, 0, memory_order_release);
-    return false;
-}
-
-static inline void berth__stock_leave(berth__stock *stock)
-{
-    atomic_store_explicit(&stock->busy, 0, memory_order_release);
-}
 
 /* The bin for a size, NULL for one that is not small. */
 static inline berth__bin *berth__stock_bin(berth__stock *stock, size_t size_bytes)
@@ -83,7 +43,7 @@ static inline berth__bin *berth__stock_bin(berth__stock *stock, size_t size_byte
     return grains <= BERTH__STOCK_BINS ? &stock->bins[grains - 1] : NULL;
 }
 
-/* Takes an idle block of exactly this size, NULL if there is none. Inside the stock. */
+/* Takes an idle block of exactly this size, NULL if there is none. */
 static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_bytes, size_t alignment)
 {
     berth__bin *bin = berth__stock_bin(stock, size_bytes);
@@ -104,7 +64,7 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
     return NULL;
 }
 
-/* Takes all of the larger blocks out; at most BERTH__STOCK_MOST. Returns how many. Inside the stock. */
+/* Takes all of the larger blocks out; at most BERTH__STOCK_MOST. Returns how many. */
 static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__span **out)
 {
     uint32_t count = stock->recent_count;
@@ -114,14 +74,14 @@ static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__spa
     return count;
 }
 
-/* Whether a block of this size can be put in without putting others out. Inside the stock. */
+/* Whether a block of this size can be put in without putting others out. */
 static inline bool berth__stock_has_room(berth__stock *stock, size_t size_bytes)
 {
     berth__bin *bin = berth__stock_bin(stock, size_bytes);
     return bin ? bin->count < BERTH__STOCK_DEPTH : stock->recent_count < BERTH__STOCK_RECENT;
 }
 
-/* Puts a block in; there is room. Inside the stock. */
+/* Puts a block in; there is room. */
 static inline void berth__stock_put(berth__stock *stock, berth__span *span, size_t size_bytes)
 {
     berth__bin *bin = berth__stock_bin(stock, size_bytes);
@@ -133,13 +93,15 @@ static inline void berth__stock_put(berth__stock *stock, berth__span *span, size
     stock->recent[stock->recent_count++] = span;
 }
 
-/* With the pool's lock held: on return no thread is inside its stock, and none enters before resume. */
-void berth__stocks_stop(berth__stocks *stocks);
-void berth__stocks_resume(berth__stocks *stocks);
-
-/* Calls `each` on every idle span of every stock and empties them. Stopped, or no other thread is there. */
-void berth__stocks_empty(berth__stocks *stocks, void (*each)(void *context, berth__span *span),
-                         void *context);
-void berth__stocks_finish(berth__stocks *stocks);
+/* Calls `each` on every idle block and empties the stock. */
+static inline void berth__stock_empty(berth__stock *stock, void (*each)(void *context, berth__span *span),
+                                      void *context)
+{
+    for (uint32_t i = 0; i < BERTH__STOCK_BINS; i++)
+        while (stock->bins[i].count)
+            each(context, stock->bins[i].spans[--stock->bins[i].count]);
+    while (stock->recent_count)
+        each(context, stock->recent[--stock->recent_count]);
+}
 
 #endif
