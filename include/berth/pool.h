@@ -20,7 +20,6 @@ typedef struct berth_pool_options {
      * small. */
     double slack;
     bool compacting;
-    bool exact_peak;      /* the peak in the statistics is exact with several threads too */
     size_t reserve_bytes; /* address space to reserve where the device can; 0: chosen by memory */
     size_t segment_bytes; /* what is taken from other devices at a time, at least; 0: 20 MiB */
     berth_allocator *shares_limits_with; /* another pool: this one is private, its limits are the other's */
@@ -35,10 +34,10 @@ typedef struct berth_pool_options {
 #define BERTH_POOL_SLACK 0.25
 #define BERTH_POOL_SLACK_COMPACTING 0.10
 #define BERTH_POOL_DECAY_NS UINT64_C(10000000000)
-#define BERTH_POOL_OPTIONS_INIT                                                                         \
-    {                                                                                                   \
-        sizeof(berth_pool_options), {0, 0}, BERTH_MEMORY_DEVICE, 0, 0, BERTH_POOL_DECAY_NS, 0.0, false, \
-            false, 0, 0, NULL, NULL, NULL, NULL, NULL                                                   \
+#define BERTH_POOL_OPTIONS_INIT                                                                            \
+    {                                                                                                      \
+        sizeof(berth_pool_options), {0, 0}, BERTH_MEMORY_DEVICE, 0, 0, BERTH_POOL_DECAY_NS, 0.0, false, 0, \
+            0, NULL, NULL, NULL, NULL, NULL                                                                \
     }
 
 /* A pool on a device. `options` may be NULL: the CPU, and the defaults above (slack 0 means its default).
@@ -48,6 +47,8 @@ typedef struct berth_pool_options {
  * block that was allocated on a stream and freed without one. berth_record_use adds further streams. Where
  * the device can reserve address space the pool grows in place and gives memory back from the middle;
  * elsewhere it takes segments and gives back those that are wholly idle.
+ *
+ * The peak in its statistics is exact, with any number of threads.
  *
  * An allocation that would exceed the hard limit, or that the device refuses, is tried again after idle
  * memory has been given back, after on_failure, and after waiting for blocks that streams still use (unless

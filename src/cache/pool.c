@@ -1,12 +1,6 @@
 /* The device pool's operations: the thread's stock first, the arena behind its lock, then the device. */
 #include "cache/pool.h"
 
-#include <string.h>
-#include <time.h>
-
-#include "berth/registry.h"
-#include "berth/source.h"
-
 enum { IDS_AT_A_TIME = 1024, CLOCK_EVERY = 64 };
 
 static size_t rounded_size(size_t size_bytes)
@@ -225,8 +219,6 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     return status;
 }
 
-static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream);
-
 /* Gives the block to the caller, filled with zeros if that was asked for. */
 static berth_status finish_allocation(berth__pool *pool, berth__span *span, const berth_request *request,
                                       void **out)
@@ -236,7 +228,7 @@ static berth_status finish_allocation(berth__pool *pool, berth__span *span, cons
     if (BERTH_UNLIKELY(request->flags & BERTH_ZEROED)) {
         berth_status status = berth_zero(pool->device, p, span->requested_bytes, request->stream, false);
         if (status != BERTH_OK) {
-            pool_deallocate(pool, p, 0, request->stream);
+            berth__pool_deallocate(pool, p, 0, request->stream);
             return status;
         }
     }
@@ -253,7 +245,7 @@ static __attribute__((noinline)) berth_status allocate_elsewhere(berth__pool *po
         berth__meter_count_failure(&pool->meter);
         return berth__pool_explain(pool, a.size_bytes, a.request, status);
     }
-    berth__meter_add(&pool->meter, span->size_bytes);
+    berth__meter_add_true_counted(&pool->meter, span->size_bytes);
     return finish_allocation(pool, span, a.request, out);
 }
 
@@ -278,7 +270,7 @@ static __attribute__((noinline)) berth_status allocate_past_stock(berth__pool *p
     return allocate_elsewhere(pool, a, out);
 }
 
-static berth_status pool_allocate(void *self, size_t size_bytes, size_t alignment,
+berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
                                   const berth_request *request, void **out)
 {
     berth__pool *pool = self;
@@ -288,12 +280,11 @@ static berth_status pool_allocate(void *self, size_t size_bytes, size_t alignmen
         berth__span *span = berth__stock_take(in.stock, rounded, alignment);
         if (BERTH_LIKELY(span != NULL)) {
             hand_out(span, size_bytes, request, next_id(pool, in.stock), stock_time(pool, in.stock));
-            bool counted = berth__meter_add_inside(in.slot, rounded);
-            if (BERTH_LIKELY(counted))
-                berth__meter_count(in.slot, rounded);
+            berth__meter_count(in.slot, rounded);
+            bool within_credit = berth__meter_add_inside(in.slot, rounded);
             leave(&in);
-            if (BERTH_UNLIKELY(!counted))
-                berth__meter_add(&pool->meter, rounded);
+            if (BERTH_UNLIKELY(!within_credit))
+                berth__meter_add_true(&pool->meter, rounded);
             berth__pool_show(pool, (void *)span->address, size_bytes);
             if (BERTH_UNLIKELY(request->flags & BERTH_ZEROED))
                 return finish_allocation(pool, span, request, out);
@@ -350,8 +341,6 @@ static __attribute__((noinline)) berth_status bad_free(berth__pool *pool, const 
                        p);
 }
 
-static void pool_finish(berth__pool *pool);
-
 /* With the lock: one block of a pool whose handle is gone has come back; true if it was the last. */
 static bool was_last(berth__pool *pool)
 {
@@ -392,7 +381,7 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
         berth__pool_unlock(pool);
     }
     if (last)
-        pool_finish(pool);
+        berth__pool_finish(pool);
     return BERTH_OK;
 }
 
@@ -411,7 +400,7 @@ static __attribute__((noinline)) berth_status deallocate_past_stock(berth__pool 
     if (count == 0)
         return deallocate_slow(pool, p, NULL);
     put_all(pool, put_out, count);
-    return pool_deallocate(pool, p, 0, NULL);
+    return berth__pool_deallocate(pool, p, 0, NULL);
 }
 
 /* Whether a free is what it seems: a live block of the size that was asked for. */
@@ -421,7 +410,7 @@ static inline bool is_sound(const berth__span *span, size_t size_bytes)
            (size_bytes == 0 || size_bytes == span->requested_bytes);
 }
 
-static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth__pool *pool = self;
     if (BERTH_UNLIKELY(stream || !is_in(pool->main, (uintptr_t)p)))
@@ -453,7 +442,7 @@ static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, bert
 }
 
 /* In place as long as the block stays the same size; the front moves others. */
-static berth_status pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
+berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
                                     const berth_request *request, void **out)
 {
     (void)old_bytes, (void)request;
@@ -472,354 +461,4 @@ static berth_status pool_reallocate(void *self, void *p, size_t old_bytes, size_
     }
     berth__pool_unlock(pool);
     return stays ? BERTH_OK : live ? BERTH_UNSUPPORTED : bad_free(pool, p, span, 0);
-}
-
-/* ---- Questions ----------------------------------------------------------------------------------- */
-
-/* With the lock: the live block that `p` starts, or lies in; NULL if none. */
-static berth__span *live_span(berth__pool *pool, const void *p, bool inside)
-{
-    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
-    if (!segment)
-        return NULL;
-    berth__span *span = inside ? berth__arena_around(&pool->arena, segment, (uintptr_t)p)
-                               : berth__arena_at(&pool->arena, segment, (uintptr_t)p);
-    return span && atomic_load(&span->state) == BERTH__SPAN_LIVE ? span : NULL;
-}
-
-static berth_status not_found(const void *p)
-{
-    return berth__fail(BERTH_NOT_FOUND, "%p is not a live block of this pool", p);
-}
-
-static berth_status pool_record_use(void *self, const void *p, berth_stream *stream)
-{
-    berth__pool *pool = self;
-    if (!berth_device_equal(stream->device, pool->device))
-        return berth__fail(BERTH_INVALID_ARGUMENT, "the stream belongs to another device than the pool");
-    berth__pool_lock(pool);
-    berth__span *span = live_span(pool, p, true);
-    berth_status status = span ? berth__pool_add_use(pool, span, stream) : BERTH_NOT_FOUND;
-    berth__pool_unlock(pool);
-    return status == BERTH_NOT_FOUND ? not_found(p) : status;
-}
-
-static berth_status pool_owns(void *self, const void *p)
-{
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    bool owns = live_span(pool, p, true) != NULL;
-    berth__pool_unlock(pool);
-    return owns ? BERTH_OK : BERTH_NOT_FOUND;
-}
-
-static berth_status pool_requested_size(void *self, const void *p, size_t *out)
-{
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    berth__span *span = live_span(pool, p, false);
-    if (span)
-        *out = span->requested_bytes;
-    berth__pool_unlock(pool);
-    return span ? BERTH_OK : not_found(p);
-}
-
-static berth_status pool_allocated_size(void *self, const void *p, size_t *out)
-{
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    berth__span *span = live_span(pool, p, false);
-    if (span)
-        *out = span->size_bytes;
-    berth__pool_unlock(pool);
-    return span ? BERTH_OK : not_found(p);
-}
-
-static berth_status pool_allocation_id(void *self, const void *p, uint64_t *out)
-{
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    berth__span *span = live_span(pool, p, false);
-    if (span)
-        *out = span->allocation_id;
-    berth__pool_unlock(pool);
-    return span ? BERTH_OK : not_found(p);
-}
-
-static const char *pool_name(void *self)
-{
-    (void)self;
-    return "pool";
-}
-
-static berth_device pool_device(void *self)
-{
-    return ((berth__pool *)self)->device;
-}
-
-static berth_memory_kind pool_memory_kind(void *self)
-{
-    return ((berth__pool *)self)->memory_kind;
-}
-
-static bool pool_tracks_sizes(void *self)
-{
-    (void)self;
-    return true;
-}
-
-static berth_status pool_stats(void *self, berth_stats *out)
-{
-    berth__pool *pool = self;
-    berth__meter_read(&pool->meter, out);
-    berth__pool_lock(pool);
-    berth__pool_flush_stocks(pool); /* so that what is free lies together */
-    const berth__span *largest = berth__index_largest(&pool->mapped);
-    out->bytes_limit = pool->budget->hard_limit_bytes;
-    out->bytes_reserved = pool->reserved_bytes;
-    out->max_bytes_reserved = pool->max_reserved_bytes;
-    out->largest_free_bytes = largest ? largest->size_bytes : 0;
-    uint64_t idle = berth__pool_idle_bytes(pool);
-    out->fragmentation = idle ? 1.0 - (double)out->largest_free_bytes / (double)idle : 0.0;
-    berth__pool_unlock(pool);
-    return BERTH_OK;
-}
-
-static berth_status pool_clear_stats(void *self)
-{
-    berth__pool *pool = self;
-    berth__meter_clear(&pool->meter);
-    berth__pool_lock(pool);
-    pool->max_reserved_bytes = pool->reserved_bytes;
-    berth__pool_unlock(pool);
-    return BERTH_OK;
-}
-
-static berth_status pool_trim(void *self, size_t keep_bytes, size_t *released)
-{
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    berth__pool_collect(pool, false);
-    berth__pool_flush_stocks(pool);
-    *released = berth__pool_give_back(pool, keep_bytes, UINT64_MAX);
-    pool->max_live_bytes = 0; /* the slack starts from what is live now */
-    berth__pool_unlock(pool);
-    return BERTH_OK;
-}
-
-/* ---- Birth and end ------------------------------------------------------------------------------- */
-
-/* All pools, so that a fork finds each of them at rest. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static berth__pool *all_pools; /* guard: list_lock */
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&list_lock);
-    for (berth__pool *pool = all_pools; pool; pool = pool->next)
-        berth__pool_relock(pool);
-}
-
-static void after_fork(void)
-{
-    for (berth__pool *pool = all_pools; pool; pool = pool->next)
-        berth__pool_unlock(pool);
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void enlist(berth__pool *pool)
-{
-    static bool watches_forks; /* guard: list_lock */
-    pthread_mutex_lock(&list_lock);
-    if (!watches_forks)
-        watches_forks = pthread_atfork(before_fork, after_fork, after_fork) == 0;
-    pool->next = all_pools;
-    if (pool->next)
-        pool->next->previous = pool;
-    all_pools = pool;
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void delist(berth__pool *pool)
-{
-    pthread_mutex_lock(&list_lock);
-    if (pool->next)
-        pool->next->previous = pool->previous;
-    if (pool->previous)
-        pool->previous->next = pool->next;
-    else
-        all_pools = pool->next;
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void budget_release(berth__pool_budget *budget)
-{
-    if (atomic_fetch_sub(&budget->references, 1) == 1)
-        berth__heap_free(budget);
-}
-
-static void free_stock(void *context, void *stock)
-{
-    (void)context;
-    berth__heap_free(stock);
-}
-
-/* Nothing is live any more. */
-static void pool_finish(berth__pool *pool)
-{
-    berth__pool_wait_finish(pool);
-    berth__pool_memory_finish(pool);
-    delist(pool);
-    berth__arena_finish(&pool->arena);
-    berth__meter_visit_beside(&pool->meter, free_stock, NULL);
-    berth__meter_finish(&pool->meter);
-    budget_release(pool->budget);
-    berth__heap_free(pool);
-}
-
-static uint64_t count_live(const berth__pool *pool)
-{
-    uint64_t count = 0;
-    for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
-        for (const berth__span *span = segment->first; span; span = span->after)
-            count += !span->index && atomic_load(&span->state) == BERTH__SPAN_LIVE;
-    return count;
-}
-
-/* The last reference is gone. From here on stocks stay stopped, so that every free comes under the lock and
- * the last of them is known. */
-static void pool_destroy(void *self)
-{
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    berth__meter_stop(&pool->meter);
-    atomic_store(&pool->closing, true);
-    berth__meter_resume(&pool->meter);
-    pool->live_blocks = count_live(pool);
-    bool idle = pool->live_blocks == 0;
-    berth__pool_unlock(pool);
-    if (idle)
-        pool_finish(pool);
-}
-
-static const berth_allocator_ops pool_ops = {
-    .struct_size = sizeof(berth_allocator_ops),
-    .allocate = pool_allocate,
-    .deallocate = pool_deallocate,
-    .destroy = pool_destroy,
-    .reallocate = pool_reallocate,
-    .record_use = pool_record_use,
-    .name = pool_name,
-    .device = pool_device,
-    .memory_kind = pool_memory_kind,
-    .owns = pool_owns,
-    .tracks_sizes = pool_tracks_sizes,
-    .requested_size = pool_requested_size,
-    .allocated_size = pool_allocated_size,
-    .allocation_id = pool_allocation_id,
-    .stats = pool_stats,
-    .clear_stats = pool_clear_stats,
-    .trim = pool_trim,
-    .snapshot = berth__pool_snapshot,
-};
-
-berth__pool *berth__pool_from(berth_allocator *a)
-{
-    return berth__allocator_is(a, pool_destroy) ? a->self : NULL;
-}
-
-static uint64_t monotonic_ns(void *context)
-{
-    (void)context;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void take_options(berth__pool *pool, const berth_pool_options *o)
-{
-    static _Atomic uint64_t pools;
-    pool->number = atomic_fetch_add(&pools, 1) + 1;
-    pool->device = o->device.kind == BERTH_DEVICE_UNKNOWN ? berth_device_cpu() : o->device;
-    pool->memory_kind = o->memory_kind;
-    pool->decay_ns = o->decay_ns;
-    pool->slack = o->slack > 0 ? o->slack : o->compacting ? BERTH_POOL_SLACK_COMPACTING : BERTH_POOL_SLACK;
-    pool->segment_bytes = berth__align_up(o->segment_bytes ? o->segment_bytes : (size_t)20 << 20, 4096);
-    pool->on_failure = o->on_failure;
-    pool->on_failure_context = o->on_failure_context;
-    pool->clock_ns = o->clock_ns ? o->clock_ns : monotonic_ns;
-    pool->clock_context = o->clock_context;
-}
-
-static berth_status take_budget(berth__pool *pool, const berth_pool_options *o)
-{
-    if (o->shares_limits_with) {
-        berth__pool *other = berth__pool_from(o->shares_limits_with);
-        if (!other)
-            return berth__fail(BERTH_INVALID_ARGUMENT, "shares_limits_with is not a pool");
-        pool->budget = other->budget;
-        atomic_fetch_add(&pool->budget->references, 1);
-        return BERTH_OK;
-    }
-    pool->budget = berth__heap_zalloc(1, sizeof *pool->budget);
-    if (!pool->budget)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
-    atomic_init(&pool->budget->references, 1);
-    pool->budget->hard_limit_bytes = o->hard_limit_bytes;
-    pool->budget->soft_limit_bytes = o->soft_limit_bytes;
-    return BERTH_OK;
-}
-
-static berth_status check_options(const berth_pool_options *o)
-{
-    if (o->struct_size < sizeof *o)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "start from BERTH_POOL_OPTIONS_INIT: struct_size is %zu",
-                           o->struct_size);
-    if (!(o->slack >= 0 && o->slack < 1e6))
-        return berth__fail(BERTH_INVALID_ARGUMENT, "slack %g is not a fraction of 0 or more", o->slack);
-    if (o->segment_bytes > BERTH_ALIGNMENT_MAX)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "segments of %zu bytes are too large", o->segment_bytes);
-    return BERTH_OK;
-}
-
-berth_status berth_pool_create(const berth_pool_options *options, berth_allocator **out)
-{
-    static const berth_pool_options defaults = BERTH_POOL_OPTIONS_INIT;
-    const berth_pool_options *o = options ? options : &defaults;
-    if (!out)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the pool: out is NULL");
-    *out = NULL;
-    berth_status status = check_options(o);
-    if (status != BERTH_OK)
-        return status;
-    berth__pool *pool = berth__heap_zalloc(1, sizeof *pool);
-    if (!pool)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
-    take_options(pool, o);
-    status = take_budget(pool, o);
-    if (status != BERTH_OK)
-        goto free_pool;
-    berth__arena_init(&pool->arena, BERTH__POOL_GRAIN);
-    berth__meter_init(&pool->meter, o->exact_peak);
-    berth_device_info info = {.struct_size = sizeof info};
-    status = berth_device_describe(pool->device, &info);
-    pool->host_accessible = info.host_accessible;
-    if (status == BERTH_OK && !(info.memory_kinds >> pool->memory_kind & 1))
-        status = berth__fail(BERTH_UNSUPPORTED, "%s has no memory of the kind asked for", info.name);
-    if (status == BERTH_OK)
-        status = berth__pool_memory_init(pool, o->reserve_bytes);
-    if (status != BERTH_OK)
-        goto finish_parts;
-    berth__allocator_init(&pool->base, &pool_ops, pool);
-    enlist(pool);
-    *out = &pool->base;
-    return BERTH_OK;
-
-finish_parts:
-    berth__meter_finish(&pool->meter);
-    berth__arena_finish(&pool->arena);
-    budget_release(pool->budget);
-free_pool:
-    berth__heap_free(pool);
-    return status;
 }

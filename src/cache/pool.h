@@ -1,6 +1,7 @@
-/* The inside of the device pool, shared by its four files:
+/* The inside of the device pool, shared by its files:
  *
- *     pool.c          the operations: stocks in front, the arena behind
+ *     pool.c          allocating and freeing: stocks in front, the arena behind
+ *     pool_life.c     birth and end, figures, questions about blocks
  *     pool_memory.c   growing, giving back, limits, decay
  *     pool_wait.c     blocks that streams may still use
  *     pool_explain.c  snapshots, text, and why an allocation failed
@@ -134,6 +135,21 @@ static inline void berth__pool_hide(const berth__pool *pool, const void *p, size
         berth__annotate_noaccess(p, size_bytes);
 }
 
+/* ---- pool.c ---- */
+
+berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out);
+berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream);
+berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
+                                    const berth_request *request, void **out);
+
+/* ---- pool_life.c ---- */
+
+/* Gives everything back. Nothing is live, and the last reference is gone. */
+void berth__pool_finish(berth__pool *pool);
+/* Recognises a pool, for berth_pool_describe. */
+berth__pool *berth__pool_from(berth_allocator *a);
+
 /* ---- pool_memory.c ---- */
 
 /* Reserves the address space, if the device can. */
@@ -186,8 +202,5 @@ void berth__pool_wait_finish(berth__pool *pool);
 berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const berth_request *request,
                                  berth_status why);
 berth_status berth__pool_snapshot(void *self, berth_block_fn visit, void *context);
-
-/* Recognises a pool, for berth_pool_describe. pool.c */
-berth__pool *berth__pool_from(berth_allocator *a);
 
 #endif

@@ -155,13 +155,19 @@ static void collect(berth__meter *m)
     atomic_fetch_sub(&m->claimed, for_each_slot(m, take_credit));
 }
 
+/* What a slot of a shared meter may keep. */
+static int64_t most_credit(berth__meter *m)
+{
+    return LOAD(m->hoards) ? INT64_MAX : BERTH__METER_CREDIT;
+}
+
 static void share(berth__meter *m)
 {
     stop(m);
     collect(m);
     uint32_t owner = LOAD(m->owner);
     if (owner >= meter_owned)
-        STORE(berth__meter_slot_of(m, owner - meter_owned)->credit_max, BERTH__METER_CREDIT);
+        STORE(berth__meter_slot_of(m, owner - meter_owned)->credit_max, most_credit(m));
     STORE(m->owner, meter_shared);
     resume(m);
 }
@@ -369,7 +375,7 @@ static bool add_below_peak(berth__meter *m, berth__meter_slot *slot, int64_t siz
         return true;
     }
     if (LOAD(slot->credit_max) == 0)
-        STORE(slot->credit_max, BERTH__METER_CREDIT);
+        STORE(slot->credit_max, most_credit(m));
     int64_t claimed = LOAD(m->claimed);
     while (missing <= LOAD(m->peak) - claimed)
         if (atomic_compare_exchange_weak_explicit(&m->claimed, &claimed, claimed + missing,
@@ -394,6 +400,36 @@ static bool add_without_credit(berth__meter *m, int64_t size)
     return true;
 }
 
+void berth__meter_hoard(berth__meter *m)
+{
+    STORE(m->hoards, true);
+}
+
+static int64_t bound_credit(berth__meter_slot *slot)
+{
+    if (LOAD(slot->credit_max) > BERTH__METER_CREDIT)
+        STORE(slot->credit_max, BERTH__METER_CREDIT);
+    return 0;
+}
+
+/* While stopped, before collecting: hoards that must be collected again and again are worse than none. */
+static void note_reclaim(berth__meter *m)
+{
+    enum { RECLAIMS = 100 };
+    if (for_each_slot(m, credit_of) <= BERTH__METER_CREDIT || ++m->reclaims < RECLAIMS)
+        return;
+    STORE(m->hoards, false);
+    for_each_slot(m, bound_credit);
+}
+
+void berth__meter_add_true_counted(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = enter_any(m, berth__meter_slot_of(m, berth__thread()));
+    berth__meter_count(slot, size_bytes);
+    leave_any(m, slot);
+    berth__meter_add_true(m, size_bytes);
+}
+
 void berth__meter_add_true_slow(berth__meter *m, uint64_t size_bytes)
 {
     uint32_t thread = berth__thread();
@@ -411,6 +447,8 @@ void berth__meter_add_true_slow(berth__meter *m, uint64_t size_bytes)
         return;
     lock(m);
     stop(m);
+    if (LOAD(m->hoards))
+        note_reclaim(m);
     collect(m);
     atomic_fetch_add(&m->claimed, size);
     raise_peak(m, LOAD(m->claimed)); /* [M8] no credit is out: this is what is in use */
@@ -424,7 +462,7 @@ void berth__meter_add_true_slow(berth__meter *m, uint64_t size_bytes)
 static void free_in_slot(berth__meter *m, berth__meter_slot *slot, int64_t size)
 {
     int64_t credit = LOAD(slot->credit) + size;
-    int64_t keep = m->exact || is_over_limit(m) ? 0 : credit <= BERTH__METER_CREDIT ? credit : REFILL;
+    int64_t keep = m->exact || is_over_limit(m) ? 0 : credit <= most_credit(m) ? credit : REFILL;
     if (credit > keep)
         atomic_fetch_sub_explicit(&m->claimed, credit - keep, memory_order_relaxed);
     STORE(slot->credit, keep);
@@ -559,6 +597,7 @@ void berth__meter_clear(berth__meter *m)
     STORE(m->peak, LOAD(m->claimed));
     STORE(m->num_failures, 0);
     STORE(m->num_retries, 0);
+    m->reclaims = 0;
     resume(m);
     unlock(m);
 }

@@ -54,6 +54,8 @@ enum { BERTH__METER_STOPPED = 1, BERTH__METER_CLOSED = 2, BERTH__METER_MARKS = ~
 typedef struct berth__meter {
     /* read by everybody, rarely written */
     bool exact;               /* set before first use */
+    _Atomic bool hoards;      /* slots may keep any credit; changed while stopped. See berth__meter_hoard */
+    uint32_t reclaims;        /* how often hoarded credit had to be collected; guard: lock */
     _Atomic int64_t limit;    /* 0: none; set before first use or with berth__meter_set_limit */
     _Atomic uint32_t stopped; /* see BERTH__METER_STOPPED */
     _Atomic uint32_t owner;   /* meter_fresh, meter_shared, or a thread's number + meter_owned */
@@ -257,6 +259,15 @@ BERTH__INLINE void berth__meter_add_true(berth__meter *m, uint64_t size_bytes)
     }
     berth__meter_add_true_slow(m, size_bytes);
 }
+
+/* Before first use: lets the slots of a meter that only berth__meter_add_true and berth__meter_sub change
+ * keep any credit, so that threads that free and allocate large blocks do not meet at the common figure
+ * either. The peak stays true, since all credit is collected before it rises. A program in which others free
+ * than allocate would have it collected all the time: then hoarding ends by itself. */
+void berth__meter_hoard(berth__meter *m);
+
+/* berth__meter_add_true that counts the allocation too, for threads that are not inside their slot. */
+void berth__meter_add_true_counted(berth__meter *m, uint64_t size_bytes);
 
 /* What was claimed, or added with berth__meter_add_true, is free again: as berth__meter_sub, for meters that
  * do not count blocks. */

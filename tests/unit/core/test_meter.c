@@ -314,6 +314,81 @@ static void a_child_goes_on_counting(void **state)
     berth__meter_finish(&m);
 }
 
+/* ---- Hoarding ---------------------------------------------------------------------------------------- */
+
+enum { LARGE = 5 << 20 };
+
+static void *use_large(void *context)
+{
+    berth__meter *m = context;
+    for (int i = 0; i < 1000; i++) {
+        berth__meter_add_true_counted(m, LARGE);
+        berth__meter_sub(m, LARGE);
+    }
+    return NULL;
+}
+
+static void *add_one(void *context)
+{
+    berth__meter_add_true_counted(context, LARGE);
+    return NULL;
+}
+
+static void *free_one(void *context)
+{
+    berth__meter_sub(context, LARGE);
+    return NULL;
+}
+
+static void in_thread(void *(*work)(void *), berth__meter *m)
+{
+    pthread_t id;
+    assert_int_equal(pthread_create(&id, NULL, work, m), 0);
+    pthread_join(id, NULL);
+}
+
+static void a_hoarding_meters_peak_is_true(void **state)
+{
+    (void)state;
+    berth__meter m;
+    berth__meter_init(&m, false);
+    berth__meter_hoard(&m);
+    berth__meter_add_true_counted(&m, 1000); /* stays */
+    for (int i = 0; i < 5; i++)
+        in_thread(use_large, &m); /* one after the other: never two blocks at once */
+    use_large(&m);
+    berth_stats stats = read_meter(&m);
+    assert_int_equal(stats.bytes_in_use, 1000);
+    assert_int_equal(stats.max_bytes_in_use, 1000 + LARGE);
+    assert_int_equal(stats.num_allocs, 6001);
+    pthread_t ids[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&ids[i], NULL, use_large, &m), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(ids[i], NULL);
+    stats = read_meter(&m);
+    assert_int_equal(stats.bytes_in_use, 1000);
+    assert_true(stats.max_bytes_in_use <= 1000 + 4 * (uint64_t)LARGE);
+    berth__meter_finish(&m);
+}
+
+static void hoarding_ends_where_others_free_than_allocate(void **state)
+{
+    (void)state;
+    berth__meter m;
+    berth__meter_init(&m, false);
+    berth__meter_hoard(&m);
+    for (int i = 0; i < 200; i++) {
+        add_one(&m);
+        in_thread(free_one, &m);
+    }
+    assert_false(atomic_load(&m.hoards));
+    berth_stats stats = read_meter(&m);
+    assert_int_equal(stats.bytes_in_use, 0);
+    assert_int_equal(stats.max_bytes_in_use, LARGE);
+    berth__meter_finish(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +401,8 @@ int main(void)
         cmocka_unit_test(clearing_meets_running_threads),
         cmocka_unit_test(without_memory_for_slots_it_counts_all_the_same),
         cmocka_unit_test(a_child_goes_on_counting),
+        cmocka_unit_test(a_hoarding_meters_peak_is_true),
+        cmocka_unit_test(hoarding_ends_where_others_free_than_allocate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
