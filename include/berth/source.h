@@ -97,6 +97,15 @@ typedef struct berth_mapped_options {
 BERTH_API berth_status berth_mapped_allocator_create(const berth_mapped_options *options,
                                                      berth_allocator **out);
 
+/* An allocator over a device's memory of one kind, a driver call for each block and nothing kept: what plans
+ * and caches can stand on. It tracks sizes. A block given back with a stream goes when the stream gets there:
+ * on its own where the device orders memory by streams, else after waiting for that stream. The caller owns
+ * one reference; an allocator released early goes away with its last block. Any thread. BERTH_OK,
+ * BERTH_INVALID_ARGUMENT, BERTH_NOT_FOUND, BERTH_UNSUPPORTED (no such device, or it lacks this kind),
+ * BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_device_allocator_create(berth_device device, berth_memory_kind kind,
+                                                     berth_allocator **out);
+
 #ifdef __cplusplus
 }
 #endif

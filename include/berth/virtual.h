@@ -5,8 +5,9 @@
  * streams. Events can be late or lost, and any call can be made to fail. Nothing here uses threads, clocks or
  * chance, so that a run can be repeated exactly and a checker can walk through millions of states.
  *
- * Calls on one virtual device, its streams and its events must not overlap in time; different devices are
- * independent. */
+ * Memory (allocate, release, copies and fills without a stream) may be used from any thread. Calls on the
+ * streams and events of one virtual device, and on the device itself, must not overlap in time; different
+ * devices are independent. */
 #ifndef BERTH_VIRTUAL_H
 #define BERTH_VIRTUAL_H
 

@@ -99,7 +99,8 @@ berth_status berth_virtual_reset(berth_device device)
         return BERTH_NOT_FOUND;
     berth__virtual_streams_reset(found);
     memset(found->rules, 0, sizeof found->rules);
-    memset(found->calls, 0, sizeof found->calls);
+    for (int i = 0; i < VIRTUAL_CALLS; i++)
+        atomic_store_explicit(&found->calls[i], 0, memory_order_relaxed);
     found->rules_set = false;
     found->waits_run = true;
     found->limit_bytes = 0;
@@ -180,7 +181,9 @@ static berth_status apply_rules(virtual_device *device, berth_virtual_call call)
 
 berth_status berth__virtual_allow(virtual_device *device, berth_virtual_call call)
 {
-    device->calls[call]++;
+    atomic_store_explicit(&device->calls[call],
+                          atomic_load_explicit(&device->calls[call], memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     if (BERTH_UNLIKELY(device->ended))
         return berth__fail(BERTH_DEVICE_LOST, "virtual device %d has been ended", (int)device->ordinal);
     return BERTH_UNLIKELY(device->rules_set) ? apply_rules(device, call) : BERTH_OK;

@@ -34,7 +34,7 @@ typedef struct virtual_device {
     virtual_stream *streams, *streams_end; /* oldest first */
     virtual_event *events;
     virtual_rule rules[VIRTUAL_CALLS];
-    uint64_t calls[VIRTUAL_CALLS];
+    _Atomic uint64_t calls[VIRTUAL_CALLS]; /* added to without locking: exact for one caller at a time */
     uint64_t limit_bytes;
     _Atomic uint64_t bytes_in_use;
 } virtual_device;

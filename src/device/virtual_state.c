@@ -59,7 +59,8 @@ static void fill(berth_virtual_state *state, virtual_device *device)
     state->waits_run = device->waits_run;
     state->rules_set = device->rules_set;
     memcpy(state->rules, device->rules, sizeof state->rules);
-    memcpy(state->calls, device->calls, sizeof state->calls);
+    for (int i = 0; i < VIRTUAL_CALLS; i++)
+        state->calls[i] = atomic_load_explicit(&device->calls[i], memory_order_relaxed);
 }
 
 berth_status berth_virtual_save(berth_device device, berth_virtual_state **out)
@@ -139,7 +140,8 @@ static void put_back(const berth_virtual_state *state, virtual_device *device)
     device->waits_run = state->waits_run;
     device->rules_set = state->rules_set;
     memcpy(device->rules, state->rules, sizeof state->rules);
-    memcpy(device->calls, state->calls, sizeof state->calls);
+    for (int i = 0; i < VIRTUAL_CALLS; i++)
+        atomic_store_explicit(&device->calls[i], state->calls[i], memory_order_relaxed);
 }
 
 berth_status berth_virtual_restore(berth_device device, const berth_virtual_state *state)

@@ -42,6 +42,8 @@ typedef struct wrapper {
 
 extern const source sources[];
 extern const size_t source_count;
+/* The sources on the first device of a kind; NULL, with words on stderr, if there is none. */
+const source *sources_on(const char *device_kind, size_t *count);
 extern const wrapper wrappers[];
 extern const size_t wrapper_count;
 extern const size_t paired_wrapper_count; /* the first so many are tried two deep in every order */

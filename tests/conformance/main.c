@@ -70,20 +70,27 @@ static size_t add_random(struct CMUnitTest *tests, struct one_test *cases, size_
     return n;
 }
 
+/* Arguments: a seed and a number of random stacks; or --device and a kind, for the sources on that device's
+ * memory. */
 int main(int argc, char **argv)
 {
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20;
-    size_t threes = argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 100;
-    size_t all_checks = check_count + thread_check_count;
-    size_t stacks = source_count * (1 + wrapper_count + wrapper_count * paired_wrapper_count) + threes;
+    bool on_device = argc > 2 && strcmp(argv[1], "--device") == 0;
+    uint64_t seed = argc > 1 && !on_device ? strtoull(argv[1], NULL, 10) : 20;
+    size_t threes = on_device ? 0 : argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 100;
+    size_t all_checks = check_count + thread_check_count, used_count = source_count;
+    const source *used = on_device ? sources_on(argv[2], &used_count) : sources;
+    if (!used)
+        return 77;
+    /* On devices one deep: what wrappers do to each other is seen on the host. */
+    size_t pairs = on_device ? 0 : paired_wrapper_count;
+    size_t stacks = used_count * (1 + wrapper_count + wrapper_count * pairs) + threes;
     struct CMUnitTest *tests = calloc(stacks * all_checks, sizeof *tests);
     struct one_test *cases = calloc(stacks * all_checks, sizeof *cases);
     size_t n = 0;
-    for (size_t i = 0; i < source_count; i++)
+    for (size_t i = 0; i < used_count; i++)
         for (size_t inner = 0; inner <= wrapper_count; inner++)
-            for (size_t outer = 0;
-                 outer <= (inner && inner <= paired_wrapper_count ? paired_wrapper_count : 0); outer++) {
-                struct one_test stack = {.source = &sources[i],
+            for (size_t outer = 0; outer <= (inner && inner <= pairs ? pairs : 0); outer++) {
+                struct one_test stack = {.source = &used[i],
                                          .inner = inner ? &wrappers[inner - 1] : NULL,
                                          .outer = outer ? &wrappers[outer - 1] : NULL};
                 for (size_t c = 0; c < check_count; c++)

@@ -21,6 +21,7 @@ typedef struct rule {
 } rule;
 
 typedef struct counter {
+    const char *address; /* of the name in the driver's own code: compared first */
     char function[64];
     long calls;
 } counter;
@@ -97,9 +98,14 @@ void fake_count_live(int change)
 
 static counter *counter_of(const char *function)
 {
+    for (int i = 0; i < COUNTERS && counters[i].address; i++)
+        if (counters[i].address == function)
+            return &counters[i];
     for (int i = 0; i < COUNTERS; i++) {
-        if (!counters[i].function[0])
+        if (!counters[i].function[0]) {
+            counters[i].address = function;
             snprintf(counters[i].function, sizeof counters[i].function, "%s", function);
+        }
         if (strcmp(counters[i].function, function) == 0)
             return &counters[i];
     }

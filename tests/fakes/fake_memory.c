@@ -18,6 +18,7 @@ typedef struct block {
 } block;
 
 static block blocks[BLOCKS];
+static int blocks_end; /* none is used from here on */
 static block *kept[KEPT_FREED];
 static unsigned kept_next;
 static uint64_t limit_bytes = (uint64_t)1 << 30, used_bytes[FAKE_DEVICES], used_host_bytes;
@@ -38,7 +39,7 @@ static bool charge(int device, fake_kind kind, size_t size_bytes)
 
 static block *find_block(const void *p)
 {
-    for (int i = 0; i < BLOCKS; i++)
+    for (int i = 0; i < blocks_end; i++)
         if (blocks[i].p && blocks[i].p == (const char *)p && !blocks[i].freed)
             return &blocks[i];
     return NULL;
@@ -46,10 +47,10 @@ static block *find_block(const void *p)
 
 static block *empty_place(void)
 {
-    for (int i = 0; i < BLOCKS; i++)
+    for (int i = 0; i < blocks_end; i++)
         if (!blocks[i].p)
             return &blocks[i];
-    return NULL;
+    return blocks_end < BLOCKS ? &blocks[blocks_end++] : NULL;
 }
 
 int fake_take(int device, fake_kind kind, size_t size_bytes, void *stream, void **out)
@@ -92,6 +93,8 @@ int fake_free_block(void *p, bool host, bool async)
     if (oldest) {
         free(oldest->p);
         oldest->p = NULL;
+        while (blocks_end > 0 && !blocks[blocks_end - 1].p)
+            blocks_end--;
     }
     kept[kept_next] = b;
     kept_next = (kept_next + 1) % KEPT_FREED;
@@ -101,7 +104,7 @@ int fake_free_block(void *p, bool host, bool async)
 void fake_check_range(const void *p, size_t size_bytes)
 {
     const char *first = p;
-    for (int i = 0; i < BLOCKS; i++) {
+    for (int i = 0; i < blocks_end; i++) {
         const block *b = &blocks[i];
         if (!b->p || first < b->p || first >= b->p + b->size_bytes)
             continue;

@@ -1,0 +1,121 @@
+/* The device source: one driver call a block, streams respected, nothing lost when memory is short. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "berth/source.h"
+#include "berth/virtual.h"
+
+static void bad_input(void **state)
+{
+    (void)state;
+    berth_allocator *a = (berth_allocator *)1;
+    assert_int_equal(berth_device_allocator_create(berth_device_cpu(), BERTH_MEMORY_DEVICE, NULL),
+                     BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_device_allocator_create((berth_device){0, 0}, BERTH_MEMORY_DEVICE, &a),
+                     BERTH_INVALID_ARGUMENT);
+    assert_null(a);
+    assert_int_equal(
+        berth_device_allocator_create((berth_device){BERTH_DEVICE_CPU, 5}, BERTH_MEMORY_DEVICE, &a),
+        BERTH_NOT_FOUND);
+    assert_int_equal(berth_device_allocator_create(berth_device_cpu(), (berth_memory_kind)3, &a),
+                     BERTH_INVALID_ARGUMENT);
+}
+
+static void it_says_what_it_is(void **state)
+{
+    (void)state;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_device_allocator_create(berth_device_cpu(), BERTH_MEMORY_PINNED, &a), BERTH_OK);
+    assert_string_equal(berth_allocator_name(a), "cpu:0:pinned");
+    assert_int_equal(berth_allocator_memory_kind(a), BERTH_MEMORY_PINNED);
+    assert_true(berth_device_equal(berth_allocator_device(a), berth_device_cpu()));
+    assert_true(berth_allocator_tracks_sizes(a));
+    berth_allocator_release(a);
+}
+
+/* A stream's work is over before the block goes, on a device that does not see to that itself. */
+static void a_free_waits_for_its_stream(void **state)
+{
+    (void)state;
+    berth_device device, other;
+    berth_allocator *a = NULL;
+    berth_stream *stream = NULL, *stranger = NULL;
+    char host[64], back[64] = "";
+    char *p = NULL;
+    memset(host, 'h', sizeof host);
+    assert_int_equal(berth_virtual_create(&device), BERTH_OK);
+    assert_int_equal(berth_virtual_create(&other), BERTH_OK);
+    assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
+    assert_int_equal(berth_stream_create(other, &stranger), BERTH_OK);
+    assert_int_equal(berth_device_allocator_create(device, BERTH_MEMORY_DEVICE, &a), BERTH_OK);
+    assert_int_equal(berth_allocate(a, sizeof host, 64, NULL, (void **)&p), BERTH_OK);
+    assert_int_equal(berth_allocator_owns(a, p + 63), BERTH_OK);
+    assert_int_equal(berth_allocator_owns(a, p + 64), BERTH_NOT_FOUND);
+    berth_copy(device, p, host, sizeof host, BERTH_COPY_INFER, stream, false);
+    berth_copy(device, back, p, sizeof back, BERTH_COPY_INFER, stream, false);
+    assert_int_equal(berth_deallocate(a, p, 0, stranger), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_virtual_bytes_in_use(device), sizeof host);
+    assert_int_equal(berth_deallocate(a, p, 0, stream), BERTH_OK);
+    assert_memory_equal(back, host, sizeof back);
+    assert_int_equal(berth_virtual_bytes_in_use(device), 0);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_BAD_FREE);
+    berth_allocator_release(a);
+    berth_stream_destroy(stream);
+    berth_stream_destroy(stranger);
+    berth_virtual_destroy(device);
+    berth_virtual_destroy(other);
+}
+
+static void failing_calls_leave_no_trace(void **state)
+{
+    (void)state;
+    berth_device device;
+    berth_allocator *a = NULL;
+    berth_request zeroed = BERTH_REQUEST_INIT;
+    berth_stats stats = {.struct_size = sizeof stats};
+    void *p = NULL;
+    zeroed.flags = BERTH_ZEROED;
+    assert_int_equal(berth_virtual_create(&device), BERTH_OK);
+    assert_int_equal(berth_device_allocator_create(device, BERTH_MEMORY_DEVICE, &a), BERTH_OK);
+    assert_int_equal(berth_allocate(a, 10, 64, NULL, &p), BERTH_OK); /* what is made once */
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
+    uint64_t live = berth__heap_live();
+    berth_virtual_fail(device, BERTH_VIRTUAL_ALLOCATE, 1, BERTH_OUT_OF_DEVICE_MEMORY, false);
+    assert_int_equal(berth_allocate(a, 100, 64, &zeroed, &p), BERTH_OUT_OF_DEVICE_MEMORY);
+    berth_virtual_fail(device, BERTH_VIRTUAL_ZERO, 1, BERTH_DEVICE_ERROR, false);
+    assert_int_equal(berth_allocate(a, 100, 64, &zeroed, &p), BERTH_DEVICE_ERROR);
+    for (uint64_t n = 1;; n++) {
+        berth__heap_fail_at(n, false);
+        berth_status status = berth_allocate(a, 100, 64, &zeroed, &p);
+        berth__heap_fail_at(0, false);
+        if (status == BERTH_OK)
+            break;
+        assert_int_equal(status, BERTH_OUT_OF_HOST_MEMORY);
+        assert_true(berth__heap_live() == live);
+    }
+    assert_int_equal(berth_virtual_bytes_in_use(device), 100);
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_in_use, 100);
+    assert_int_equal(stats.num_allocs, 2);
+    assert_true(stats.num_failures >= 3);
+    berth_allocator_release(a); /* goes with its last block */
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
+    berth_virtual_destroy(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_input),
+        cmocka_unit_test(it_says_what_it_is),
+        cmocka_unit_test(a_free_waits_for_its_stream),
+        cmocka_unit_test(failing_calls_leave_no_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
