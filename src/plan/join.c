@@ -118,6 +118,12 @@ static bool entry_same(const berth__plan_entry *now, const berth__plan_entry *ke
            now->freed_at == kept->freed_at;
 }
 
+/* -1 stands for never. */
+static long long freed_at(const berth__plan_entry *e)
+{
+    return e->freed_at == UINT32_MAX ? -1 : (long long)e->freed_at;
+}
+
 static void note_difference(berth_plan_fit *fit, uint32_t id, const berth__plan_entry *kept,
                             const berth__plan_entry *now)
 {
@@ -129,10 +135,10 @@ static void note_difference(berth_plan_fit *fit, uint32_t id, const berth__plan_
                  kept ? "plan" : "program");
     else
         snprintf(fit->words, sizeof fit->words,
-                 "allocation %u%s%s: planned %llu bytes, alignment %u, freed at %d; now %llu, %u, %d", id,
+                 "allocation %u%s%s: planned %llu bytes, alignment %u, freed at %lld; now %llu, %u, %lld", id,
                  kept->label ? " " : "", kept->label ? kept->label : "", (unsigned long long)kept->size_bytes,
-                 kept->alignment, (int)kept->freed_at, (unsigned long long)now->size_bytes, now->alignment,
-                 (int)now->freed_at);
+                 kept->alignment, freed_at(kept), (unsigned long long)now->size_bytes, now->alignment,
+                 freed_at(now));
 }
 
 static void compare(const berth__plan_content *kept, const berth__plan_content *now, berth_plan_fit *fit)

@@ -122,6 +122,14 @@ static berth_allocator *wrap_scope_meter(berth_allocator *inner)
 {
     berth_allocator *a = NULL;
     assert_int_equal(berth_scope_meter_create(inner, &a), BERTH_OK);
+/* Outside scopes: everything passes. */
+static berth_allocator *wrap_planned(berth_allocator *inner)
+{
+    berth_plan *plan = NULL;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_plan_create(&plan), BERTH_OK);
+    assert_int_equal(berth_planned_create(inner, plan, &a), BERTH_OK);
+    berth_plan_release(plan);
     return a;
 }
 
@@ -141,6 +149,7 @@ const wrapper wrappers[] = {
     {"guard zeroing", wrap_guard_zeroing, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"explain", wrap_explain, 0},
     {"scope meter", wrap_scope_meter, 0},
+    {"planned", wrap_planned, 0},
 };
 const size_t wrapper_count = sizeof wrappers / sizeof wrappers[0];
 const size_t paired_wrapper_count = 4;
