@@ -122,6 +122,9 @@ static berth_allocator *wrap_scope_meter(berth_allocator *inner)
 {
     berth_allocator *a = NULL;
     assert_int_equal(berth_scope_meter_create(inner, &a), BERTH_OK);
+    return a;
+}
+
 /* Outside scopes: everything passes. */
 static berth_allocator *wrap_planned(berth_allocator *inner)
 {
