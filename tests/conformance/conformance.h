@@ -23,6 +23,8 @@ enum {
     SHOWS_ALL_LIVE = 1 << 3,    /* a snapshot has every live block */
     NO_MEMORY = 1 << 5,         /* addresses only: nothing can be written or compared */
     TOTALS_ONLY = 1 << 4,       /* over an inner allocator without figures, bytes in use stay 0 */
+    HIDES_SIZES =
+        1 << 6, /* tracks none over one that does: what is above it keeps headers, and sees blocks move */
 };
 
 /* Makes a source with one reference; NULL: not possible on this machine, the stack is skipped. */

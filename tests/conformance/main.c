@@ -54,6 +54,12 @@ static size_t add(struct CMUnitTest *tests, struct one_test *cases, size_t n, co
     return n + 1;
 }
 
+static const wrapper *draw_wrapper(uint64_t *seed, bool outermost)
+{
+    const wrapper *w = &wrappers[draw(seed) % wrapper_count];
+    return w->flags & HIDES_SIZES && !outermost ? NULL : w;
+}
+
 /* Every check on `count` stacks of three. */
 static size_t add_random(struct CMUnitTest *tests, struct one_test *cases, size_t n, uint64_t seed,
                          size_t count)
@@ -61,9 +67,9 @@ static size_t add_random(struct CMUnitTest *tests, struct one_test *cases, size_
     printf("stacks of three: seed %llu\n", (unsigned long long)seed);
     for (size_t i = 0; i < count; i++) {
         struct one_test stack = {.source = &sources[draw(&seed) % source_count],
-                                 .inner = &wrappers[draw(&seed) % wrapper_count],
-                                 .outer = &wrappers[draw(&seed) % wrapper_count],
-                                 .outermost = &wrappers[draw(&seed) % wrapper_count]};
+                                 .inner = draw_wrapper(&seed, false),
+                                 .outer = draw_wrapper(&seed, false),
+                                 .outermost = draw_wrapper(&seed, true)};
         for (size_t c = 0; c < check_count; c++)
             n = add(tests, cases, n, &checks[c], &stack);
     }

@@ -152,7 +152,7 @@ const wrapper wrappers[] = {
     {"guard zeroing", wrap_guard_zeroing, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"explain", wrap_explain, 0},
     {"scope meter", wrap_scope_meter, 0},
-    {"planned", wrap_planned, 0},
+    {"planned", wrap_planned, HIDES_SIZES},
 };
 const size_t wrapper_count = sizeof wrappers / sizeof wrappers[0];
 const size_t paired_wrapper_count = 4;
