@@ -18,10 +18,16 @@ static void put_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
+/* A new line for the next thing in the innermost object or list. */
+static void next_line(cli_json *json)
+{
+    fprintf(json->out, "%s\n%*s", json->started ? "," : "", 2 + 2 * json->depth, "");
+    json->started = true;
+}
+
 static void key_of(cli_json *json, const char *key)
 {
-    fputs(json->started ? ",\n  " : "\n  ", json->out);
-    json->started = true;
+    next_line(json);
     put_string(json->out, key);
     fputs(": ", json->out);
 }
@@ -75,4 +81,42 @@ void cli_json_null(cli_json *json, const char *key)
 {
     key_of(json, key);
     fputs("null", json->out);
+}
+
+static void open_with(cli_json *json, char bracket)
+{
+    fputc(bracket, json->out);
+    json->depth++;
+    json->started = false;
+}
+
+static void close_with(cli_json *json, char bracket)
+{
+    json->depth--;
+    if (json->started)
+        fprintf(json->out, "\n%*s", 2 + 2 * json->depth, "");
+    fputc(bracket, json->out);
+    json->started = true;
+}
+
+void cli_json_list_begin(cli_json *json, const char *key)
+{
+    key_of(json, key);
+    open_with(json, '[');
+}
+
+void cli_json_item_begin(cli_json *json)
+{
+    next_line(json);
+    open_with(json, '{');
+}
+
+void cli_json_item_end(cli_json *json)
+{
+    close_with(json, '}');
+}
+
+void cli_json_list_end(cli_json *json)
+{
+    close_with(json, ']');
 }

@@ -1,4 +1,4 @@
-/* JSON as the verbs print it: one flat object, a fact a line. */
+/* JSON as the verbs print it: one object, a fact a line; a fact may be a list of such objects. */
 #ifndef BERTH_CLI_JSON_H
 #define BERTH_CLI_JSON_H
 
@@ -8,7 +8,8 @@
 
 typedef struct cli_json {
     FILE *out;
-    bool started;
+    bool started; /* the innermost object or list has something in it */
+    int depth;    /* of lists and their items */
 } cli_json;
 
 void cli_json_begin(cli_json *json, FILE *out);
@@ -19,5 +20,10 @@ void cli_json_signed(cli_json *json, const char *key, int64_t value);
 void cli_json_real(cli_json *json, const char *key, double value);
 void cli_json_bool(cli_json *json, const char *key, bool value);
 void cli_json_null(cli_json *json, const char *key);
+/* A list of objects under `key`; between item_begin and item_end facts go into the item. */
+void cli_json_list_begin(cli_json *json, const char *key);
+void cli_json_item_begin(cli_json *json);
+void cli_json_item_end(cli_json *json);
+void cli_json_list_end(cli_json *json);
 
 #endif

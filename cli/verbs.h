@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-#define CLI_VERBS(X) X(plan) X(check) X(show) X(convert) X(help)
+#define CLI_VERBS(X) X(plan) X(check) X(show) X(convert) X(devices) X(help)
 
 #define CLI_VERB_DECLARE(name) extern const struct cli_verb cli_verb_##name;
 CLI_VERBS(CLI_VERB_DECLARE)

@@ -44,9 +44,23 @@ static inline uint64_t cpu_mark(const cpu_timeline *timeline, uint64_t number)
 /* A free timeline, or NULL: no memory, or 2^18 streams are alive. */
 cpu_timeline *berth__cpu_timeline_take(void);
 void berth__cpu_timeline_give(cpu_timeline *timeline);
-cpu_timeline *berth__cpu_timeline_of(uint64_t mark);
 
-bool berth__cpu_mark_passed(uint64_t mark);
+/* Where timelines lie, in pieces that stay. Events are asked billions of times: this is not behind a call. */
+enum { CPU_CHUNK = 256, CPU_CHUNKS = 1 << (64 - CPU_NUMBER_BITS - 8) };
+extern _Atomic(cpu_timeline *) berth__cpu_chunks[CPU_CHUNKS];
+
+static inline cpu_timeline *berth__cpu_timeline_of(uint64_t mark)
+{
+    size_t index = (size_t)(mark >> CPU_NUMBER_BITS);
+    return atomic_load_explicit(&berth__cpu_chunks[index / CPU_CHUNK], memory_order_acquire) +
+           index % CPU_CHUNK;
+}
+
+static inline bool berth__cpu_mark_passed(uint64_t mark)
+{
+    return atomic_load_explicit(&berth__cpu_timeline_of(mark)->completed, memory_order_acquire) >=
+           (mark & CPU_NUMBER_MAX);
+}
 /* BERTH_OK when passed; BERTH_DEVICE_LOST when it never will be, since the stream stayed behind in the parent
  * process; else BERTH_NOT_READY. Keeps no words. */
 berth_status berth__cpu_mark_state(uint64_t mark);
@@ -112,7 +126,11 @@ void berth__cpu_stream_resume(cpu_stream *stream);
 bool berth__cpu_worker_start(cpu_stream *stream, int *error);
 
 /* Counts the forks between this process and the first: streams of an earlier generation are dead. */
-uint32_t berth__cpu_process(void);
+extern _Atomic uint32_t berth__cpu_forks;
+static inline uint32_t berth__cpu_process(void)
+{
+    return atomic_load_explicit(&berth__cpu_forks, memory_order_relaxed);
+}
 /* Has the fork handlers installed; called before the first stream. */
 void berth__cpu_watch_forks(void);
 /* What the handlers do to the timelines. */

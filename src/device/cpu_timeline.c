@@ -3,37 +3,29 @@
 
 #include <sys/mman.h>
 
-enum { CHUNK = 256, CHUNKS = 1 << (64 - CPU_NUMBER_BITS - 8) };
-
 /* The first chunk is static: most programs need no other. Later ones are mapped and stay. */
-static cpu_timeline first_chunk[CHUNK];
-static _Atomic(cpu_timeline *) chunks[CHUNKS] = {first_chunk};
+static cpu_timeline first_chunk[CPU_CHUNK];
+_Atomic(cpu_timeline *) berth__cpu_chunks[CPU_CHUNKS] = {first_chunk};
 
 static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
 static cpu_timeline *free_list; /* guard: free_lock */
 static uint32_t used;           /* guard: free_lock; timelines ever handed out */
 
-cpu_timeline *berth__cpu_timeline_of(uint64_t mark)
-{
-    size_t index = (size_t)(mark >> CPU_NUMBER_BITS);
-    return atomic_load_explicit(&chunks[index / CHUNK], memory_order_acquire) + index % CHUNK;
-}
-
 /* Call under free_lock. */
 static cpu_timeline *take_unused(void)
 {
-    if (used == (uint32_t)CHUNK * CHUNKS)
+    if (used == (uint32_t)CPU_CHUNK * CPU_CHUNKS)
         return NULL;
-    cpu_timeline *chunk = atomic_load_explicit(&chunks[used / CHUNK], memory_order_relaxed);
+    cpu_timeline *chunk = atomic_load_explicit(&berth__cpu_chunks[used / CPU_CHUNK], memory_order_relaxed);
     if (!chunk) {
         void *p =
-            mmap(NULL, CHUNK * sizeof *chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            mmap(NULL, CPU_CHUNK * sizeof *chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED)
             return NULL;
         chunk = p;
-        atomic_store_explicit(&chunks[used / CHUNK], chunk, memory_order_release);
+        atomic_store_explicit(&berth__cpu_chunks[used / CPU_CHUNK], chunk, memory_order_release);
     }
-    cpu_timeline *timeline = &chunk[used % CHUNK];
+    cpu_timeline *timeline = &chunk[used % CPU_CHUNK];
     timeline->index = used++;
     pthread_mutex_init(&timeline->lock, NULL);
     pthread_cond_init(&timeline->progress, NULL);
@@ -84,12 +76,6 @@ static bool passed(const cpu_timeline *timeline, uint64_t mark)
     /* Sequentially consistent: a waiter counts itself before it looks, a stream moves on before it looks for
      * waiters; one of the two sees the other. */
     return atomic_load(&timeline->completed) >= (mark & CPU_NUMBER_MAX);
-}
-
-bool berth__cpu_mark_passed(uint64_t mark)
-{
-    return atomic_load_explicit(&berth__cpu_timeline_of(mark)->completed, memory_order_acquire) >=
-           (mark & CPU_NUMBER_MAX);
 }
 
 berth_status berth__cpu_mark_state(uint64_t mark)

@@ -23,7 +23,7 @@ static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static idle_worker *idle_list; /* guard: pool_lock; the last to become idle is the first to work */
 static uint32_t alive;         /* guard: pool_lock */
 static cpu_stream *runnable, *runnable_end; /* guard: pool_lock; only when the system gives no more threads */
-static _Atomic uint32_t process_generation;
+_Atomic uint32_t berth__cpu_forks;
 
 /* ---- Forks ---------------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
-    atomic_fetch_add(&process_generation, 1);
+    atomic_fetch_add(&berth__cpu_forks, 1);
     idle_list = NULL;
     runnable = runnable_end = NULL;
     alive = 0;
@@ -59,11 +59,6 @@ void berth__cpu_watch_forks(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, install_handlers);
-}
-
-uint32_t berth__cpu_process(void)
-{
-    return atomic_load_explicit(&process_generation, memory_order_relaxed);
 }
 
 /* ---- Threads -------------------------------------------------------------------------------------- */

@@ -37,7 +37,8 @@ static int load(char *why, size_t why_bytes)
     hip_result code = hip.hipInit(0);
     if (code == GPU_SUCCESS)
         code = hip.hipGetDeviceCount(&count);
-    if (code == GPU_NO_DEVICE || (code == GPU_SUCCESS && count == 0))
+    /* HIP 5.2 says "invalid device" on a machine without one. */
+    if (code == GPU_NO_DEVICE || code == GPU_INVALID_DEVICE || (code == GPU_SUCCESS && count == 0))
         snprintf(why, why_bytes, "the HIP runtime is there but finds no device");
     else if (code != GPU_SUCCESS)
         snprintf(why, why_bytes, "the HIP runtime does not start: %s", words((int)code));
@@ -215,9 +216,33 @@ static int stream_wait(void *stream, void *event)
     return (int)hip.hipStreamWaitEvent(stream, event, 0);
 }
 
+/* HIP 5.2 declares hipLaunchHostFunc but its library does not have it: the older call, which brings arguments
+ * of its own. */
+typedef struct callback {
+    void (*fn)(void *context);
+    void *context;
+} callback;
+
+static void run_callback(struct ihipStream_t *stream, hip_result code, void *context)
+{
+    (void)stream, (void)code;
+    callback call = *(callback *)context;
+    berth__heap_free(context);
+    call.fn(call.context);
+}
+
 static int stream_call(void *stream, void (*fn)(void *context), void *context)
 {
-    return (int)hip.hipLaunchHostFunc(stream, fn, context);
+    if (hip.hipLaunchHostFunc)
+        return (int)hip.hipLaunchHostFunc(stream, fn, context);
+    callback *call = berth__heap_alloc(sizeof *call);
+    if (!call)
+        return GPU_OUT_OF_MEMORY;
+    *call = (callback){fn, context};
+    hip_result code = hip.hipStreamAddCallback(stream, run_callback, call, 0);
+    if (code != GPU_SUCCESS)
+        berth__heap_free(call);
+    return (int)code;
 }
 
 static int event_create(void **out)

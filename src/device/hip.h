@@ -64,7 +64,9 @@ enum {
     X(required, hip_result, hipStreamQuery, (struct ihipStream_t *))                                         \
     X(required, hip_result, hipStreamSynchronize, (struct ihipStream_t *))                                   \
     X(required, hip_result, hipStreamWaitEvent, (struct ihipStream_t *, struct ihipEvent_t *, unsigned int)) \
-    X(required, hip_result, hipLaunchHostFunc, (struct ihipStream_t *, void (*)(void *), void *))            \
+    X(optional, hip_result, hipLaunchHostFunc, (struct ihipStream_t *, void (*)(void *), void *))            \
+    X(required, hip_result, hipStreamAddCallback,                                                            \
+      (struct ihipStream_t *, void (*)(struct ihipStream_t *, hip_result, void *), void *, unsigned int))    \
     X(required, hip_result, hipEventCreateWithFlags, (struct ihipEvent_t **, unsigned int))                  \
     X(required, hip_result, hipEventDestroy, (struct ihipEvent_t *))                                         \
     X(required, hip_result, hipEventRecord, (struct ihipEvent_t *, struct ihipStream_t *))                   \

@@ -5,6 +5,7 @@
 
 typedef struct ocl_event {
     berth_event base;
+    ocl_device *device;
     ocl_event_id native; /* NULL: not recorded */
     _Atomic bool done;   /* seen complete: no need to ask the driver again */
 } ocl_event;
@@ -319,6 +320,7 @@ berth_status berth__ocl_event_create(berth_device device, berth_event **out)
     if (!event)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an event");
     berth__event_init(&event->base, device);
+    event->device = berth__ocl_device(device);
     event->native = NULL;
     atomic_init(&event->done, true);
     *out = &event->base;
@@ -351,14 +353,13 @@ berth_status berth__ocl_event_query(berth_event *base)
     ocl_event *event = (ocl_event *)base;
     if (atomic_load_explicit(&event->done, memory_order_acquire))
         return BERTH_OK;
-    ocl_device *device = berth__ocl_device(base->device);
-    if (BERTH_UNLIKELY(atomic_load_explicit(&device->lost, memory_order_relaxed)))
-        return berth__ocl_alive(device);
     int32_t state = state_of(event->native);
-    if (state > OCL_COMPLETE)
-        return BERTH_NOT_READY;
+    if (state > OCL_COMPLETE) /* on a lost device nothing ever comes */
+        return BERTH_LIKELY(!atomic_load_explicit(&event->device->lost, memory_order_relaxed))
+                   ? BERTH_NOT_READY
+                   : berth__ocl_alive(event->device);
     if (state < OCL_COMPLETE)
-        return berth__ocl_fail(device, state, "a command before the event");
+        return berth__ocl_fail(event->device, state, "a command before the event");
     atomic_store_explicit(&event->done, true, memory_order_release);
     return BERTH_OK;
 }
@@ -370,9 +371,8 @@ berth_status berth__ocl_event_wait(berth_event *base)
     if (status != BERTH_NOT_READY)
         return status;
     int32_t code = berth__ocl.clWaitForEvents(1, &event->native);
-    return code == OCL_SUCCESS
-               ? berth__ocl_event_query(base)
-               : berth__ocl_fail(berth__ocl_device(base->device), code, "waiting for an event");
+    return code == OCL_SUCCESS ? berth__ocl_event_query(base)
+                               : berth__ocl_fail(event->device, code, "waiting for an event");
 }
 
 berth_status berth__ocl_stream_wait_event(berth_stream *stream, berth_event *base)

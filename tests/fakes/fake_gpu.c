@@ -54,6 +54,7 @@ typedef struct stream {
     op *first, *last;
     uint64_t enqueued, completed;
     bool destroyed;
+    pthread_cond_t work; /* something was enqueued, or it was destroyed */
 } stream;
 
 enum { STREAM_MAGIC = 0x57f3a11e, EVENT_MAGIC = 0x0e7e0e7e, DEAD = 0x0dead000 };
@@ -243,7 +244,7 @@ static void *run_stream(void *context)
     fake_lock();
     for (;;) {
         while (!s->first && !s->destroyed)
-            pthread_cond_wait(&progress, &world);
+            pthread_cond_wait(&s->work, &world);
         op *o = s->first;
         if (!o)
             break;
@@ -261,6 +262,7 @@ static void *run_stream(void *context)
         s->completed++;
         pthread_cond_broadcast(&progress);
     }
+    pthread_cond_destroy(&s->work);
     free(s);
     fake_unlock();
     return NULL;
@@ -274,6 +276,7 @@ static stream *start_stream(int device) /* call under world */
         return NULL;
     s->magic = STREAM_MAGIC;
     s->device = device;
+    pthread_cond_init(&s->work, NULL);
     if (pthread_create(&thread, NULL, run_stream, s) != 0) {
         free(s);
         return NULL;
@@ -315,7 +318,7 @@ int fake_stream_destroy(void *handle)
     if (s) {
         s->destroyed = true;
         live--;
-        pthread_cond_broadcast(&progress);
+        pthread_cond_signal(&s->work);
     }
     fake_unlock();
     return s ? FAKE_OK : FAKE_INVALID_HANDLE;
@@ -343,7 +346,7 @@ static int enqueue(void *handle, const op *o)
         else
             copy->generation = copy->on->recorded;
     }
-    pthread_cond_broadcast(&progress);
+    pthread_cond_signal(&s->work);
     fake_unlock();
     return FAKE_OK;
 }

@@ -170,10 +170,31 @@ hip_result hipStreamWaitEvent(struct ihipStream_t *stream, struct ihipEvent_t *e
     return flags == 0 ? (hip_result)fake_stream_wait(stream, event) : FAKE_INVALID_VALUE;
 }
 
-hip_result hipLaunchHostFunc(struct ihipStream_t *stream, void (*fn)(void *), void *context)
+typedef struct callback {
+    struct ihipStream_t *stream;
+    void (*fn)(struct ihipStream_t *, hip_result, void *);
+    void *context;
+} callback;
+
+static void run_callback(void *context)
+{
+    callback call = *(callback *)context;
+    free(context);
+    call.fn(call.stream, FAKE_OK, call.context);
+}
+
+hip_result hipStreamAddCallback(struct ihipStream_t *stream,
+                                void (*fn)(struct ihipStream_t *, hip_result, void *), void *context,
+                                unsigned int flags)
 {
     ENTER(true);
-    return (hip_result)fake_stream_call(stream, fn, context);
+    callback *call = malloc(sizeof *call);
+    if (!call || flags != 0) {
+        free(call);
+        return FAKE_INVALID_VALUE;
+    }
+    *call = (callback){stream, fn, context};
+    return (hip_result)fake_stream_call(stream, run_callback, call);
 }
 
 hip_result hipEventCreateWithFlags(struct ihipEvent_t **out, unsigned int flags)
@@ -214,6 +235,12 @@ hip_result hipEventSynchronize(struct ihipEvent_t *event)
 #ifndef FAKE_OLD
 
 /* ---- What newer runtimes have -------------------------------------------------------------------------- */
+
+hip_result hipLaunchHostFunc(struct ihipStream_t *stream, void (*fn)(void *), void *context)
+{
+    ENTER(true);
+    return (hip_result)fake_stream_call(stream, fn, context);
+}
 
 hip_result hipMallocManaged(void **out, size_t size_bytes, unsigned int flags)
 {
