@@ -43,6 +43,15 @@
 #define BERTH__NO_ASAN
 #endif
 
+/* Whether anybody listens: for code that has to leave its short way to say something. */
+#if defined(BERTH__ANNOTATE_ASAN)
+#define BERTH__ANNOTATES() true
+#elif defined(BERTH__ANNOTATE_VALGRIND)
+#define BERTH__ANNOTATES() BERTH_UNLIKELY(berth__runs_on_valgrind)
+#else
+#define BERTH__ANNOTATES() false
+#endif
+
 #if defined(BERTH__ANNOTATE_ASAN)
 
 void __asan_poison_memory_region(void const volatile *address, size_t size_bytes);

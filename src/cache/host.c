@@ -21,6 +21,8 @@ static berth_status not_a_cache(const char *function)
 /* The block becomes its user's. Inside. */
 static inline void hand_out(host_block *b, size_t size_bytes, const char *label)
 {
+    berth__annotate_undefined(b->address, size_bytes);
+    berth__annotate_noaccess(b->address + size_bytes, b->size - size_bytes);
     atomic_store_explicit(&b->requested, size_bytes, memory_order_relaxed);
     atomic_store_explicit(&b->label, label, memory_order_relaxed);
     atomic_store_explicit(&b->generation, atomic_load_explicit(&b->generation, memory_order_relaxed) + 1,
@@ -316,6 +318,7 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
         return free_general(c, b, p, NULL);
     }
     berth__meter_sub_inside(slot, b->size);
+    berth__annotate_noaccess(b->address, b->size);
     b->next = stock->bins[bin].newest;
     stock->bins[bin].newest = b;
     stock->bins[bin].count++;

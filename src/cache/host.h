@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/annotate.h"
 #include "berth/host_cache.h"
 #include "cache/page_map.h"
 #include "cache/size_class.h"
@@ -239,6 +240,7 @@ static inline void berth__host_put_idle(host_cache *c, host_inside in, host_bloc
         berth__host_put_in_bin(c, b);
         return;
     }
+    berth__annotate_noaccess(b->address, b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
     b->next = in.stock->bins[b->bin].newest;
     in.stock->bins[b->bin].newest = b;

@@ -157,6 +157,7 @@ static void destroy_events(host_segment *s)
 void berth__host_release_segment(host_cache *c, host_segment *s)
 {
     destroy_events(s);
+    berth__annotate_defined(s->base, s->bytes);
     if (berth_device_release(c->device, BERTH_MEMORY_PINNED, s->base, s->bytes, NULL) != BERTH_OK)
         berth__log(BERTH_LOG_WARNING, "%s: the device did not take %zu bytes back: %s", c->name, s->bytes,
                    berth_last_error()->message);

@@ -98,6 +98,7 @@ static void unlink_block(host_bin *bin, host_block *b)
 void berth__host_put_in_bin(host_cache *c, host_block *b)
 {
     host_bin *bin = &c->bins[b->bin];
+    berth__annotate_noaccess(b->address, b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
     berth__host_count_idle(c, (int64_t)b->size);
     berth__spin_lock(&bin->lock, RANK);

@@ -10,6 +10,7 @@
  * free block itself. A node's rank in the heap is a hash of its address. */
 #include <string.h>
 
+#include "base/annotate.h"
 #include "base/lock.h"
 #include "berth/source.h"
 #include "core/allocator.h"
@@ -62,7 +63,7 @@ static uint32_t hash(const void *p)
     return (uint32_t)(x >> 32);
 }
 
-static uint32_t check_word(const struct block *b)
+BERTH__NO_ASAN static uint32_t check_word(const struct block *b)
 {
     return hash(b) ^ (uint32_t)b->size ^ (uint32_t)b->state << 16 ^ 0xf15edb10u;
 }
@@ -84,8 +85,8 @@ static struct block *previous_of(struct block *b)
     return b->previous_size ? (struct block *)(void *)((char *)b - b->previous_size) : NULL;
 }
 
-/* The live block whose payload starts at `p`, or NULL. */
-static struct block *live_block(struct fixed *f, const void *p)
+/* The live block whose payload starts at `p`, or NULL. What is no block may be hidden. */
+BERTH__NO_ASAN static struct block *live_block(struct fixed *f, const void *p)
 {
     uintptr_t at = (uintptr_t)p;
     if (at < (uintptr_t)f->begin + sizeof(struct block) || at >= (uintptr_t)f->end || at % granule != 0)
@@ -138,6 +139,23 @@ static struct node *join(struct node *before, struct node *after)
     return root;
 }
 
+/* Memory checkers see a free block's bytes as nobody's, but for its header and its links. */
+static void hide(struct block *b)
+{
+    berth__annotate_noaccess((char *)b + sizeof(struct node), b->size - sizeof(struct node));
+}
+
+static void unhide(struct block *b)
+{
+    berth__annotate_defined(payload_of(b), payload_bytes(b));
+}
+
+/* Of a live block they see what was asked for. */
+static void hide_slack(struct block *b)
+{
+    berth__annotate_noaccess((char *)payload_of(b) + payload_bytes(b) - b->slack, b->slack);
+}
+
 static void put_free(struct fixed *f, struct block *b)
 {
     seal(b, state_free);
@@ -147,6 +165,7 @@ static void put_free(struct fixed *f, struct block *b)
         link = precedes(*link, b->size, b) ? &(*link)->right : &(*link)->left;
     part(*link, b->size, b, &n->left, &n->right);
     *link = n;
+    hide(b);
 }
 
 static void take_free(struct fixed *f, struct block *b)
@@ -157,6 +176,7 @@ static void take_free(struct fixed *f, struct block *b)
     while (*link != (struct node *)b)
         link = precedes(*link, b->size, b) ? &(*link)->right : &(*link)->left;
     *link = join((*link)->left, (*link)->right);
+    unhide(b);
 }
 
 /* The smallest free block of at least (size, address), NULL if there is none. */
@@ -299,12 +319,15 @@ static struct block *allocate_block(struct fixed *f, size_t size_bytes, size_t a
     b->slack = (uint16_t)(payload_bytes(b) - size_bytes);
     seal(b, state_live);
     count_alloc(f, b);
+    berth__annotate_undefined(payload_of(b), size_bytes);
+    hide_slack(b);
     return b;
 }
 
 static void free_block(struct fixed *f, struct block *b)
 {
     f->stats.bytes_in_use -= payload_bytes(b);
+    unhide(b);
     merge(f, b);
 }
 
@@ -359,6 +382,7 @@ static bool resize_in_place(struct fixed *f, struct block *b, size_t new_bytes)
     if (size > b->size && !absorbs)
         return false;
     f->stats.bytes_in_use -= payload_bytes(b);
+    unhide(b);
     if (absorbs) {
         take_free(f, after);
         b->size += after->size;
@@ -371,6 +395,7 @@ static bool resize_in_place(struct fixed *f, struct block *b, size_t new_bytes)
     b->slack = (uint16_t)(payload_bytes(b) - new_bytes);
     seal(b, state_live);
     count_alloc(f, b);
+    hide_slack(b);
     return true;
 }
 
@@ -402,7 +427,8 @@ static berth_status fixed_reallocate(void *self, void *p, size_t old_bytes, size
 
 static void fixed_destroy(void *self)
 {
-    (void)self; /* the region is the caller's */
+    struct fixed *f = self; /* the region is the caller's, all of it */
+    berth__annotate_defined(f, (size_t)(f->end - (char *)f));
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
@@ -568,6 +594,8 @@ berth_status berth_fixed_allocator_create(void *region, size_t region_bytes, ber
                            "a region of %zu bytes cannot hold the bookkeeping and one block; %zu are needed",
                            region_bytes, (size_t)(begin - (uintptr_t)region) + granule);
     struct fixed *f = (struct fixed *)at;
+    berth__annotate_defined(region,
+                            region_bytes); /* another allocator may have been there, and not released */
     memset(f, 0, sizeof *f);
     berth__allocator_init(&f->base, &fixed_ops, f);
     f->begin = (char *)begin;

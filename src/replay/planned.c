@@ -1,6 +1,8 @@
 /* The planned allocator: its blocks, and what it answers outside the hot path. */
 #include <string.h>
 
+#include "base/annotate.h"
+#include "core/noted.h"
 #include "replay/replay.h"
 
 static void planned_destroy(void *self);
@@ -561,6 +563,8 @@ berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, bert
     ops.allocation_id = NULL;
     ops.trim = planned_trim;
     berth__wrapper_init(&p->base, &ops, inner);
+    p->on_host =
+        BERTH__ANNOTATES() && berth__is_host_accessible(inner); /* asked for by memory checkers only */
     pthread_mutex_init(&p->lock, NULL);
     atomic_init(&p->low, UINTPTR_MAX);
     atomic_init(&p->high, 0);

@@ -1,5 +1,6 @@
 /* Replay when a call is not what the plan expects: keeping track, the fallback, and coming back in step. */
 #include "replay/replay.h"
+#include "base/annotate.h"
 
 #include <string.h>
 
@@ -327,8 +328,38 @@ static berth_status deviate_unmatched(berth__replay *r, const wanted *w, void **
     return status;
 }
 
+/* Memory checkers see the block as nobody's but for what is live. The inline functions of berth/replay.h say
+ * nothing to them, so a run that is watched never takes those: `pending` stays set between its calls. */
+static bool is_watched(const berth__replay *r)
+{
+    return BERTH__ANNOTATES() && r->planned->on_host;
+}
+
+static void keep_watching(berth__replay *r)
+{
+    if (is_watched(r))
+        __atomic_store_n(&r->head.pending, UINT64_MAX, __ATOMIC_RELAXED);
+}
+
+/* The place of `id` is free again; a stream may still work on it, though. */
+static void hide(berth__replay *r, uint32_t id)
+{
+    const berth__plan_entry *e = &r->plan->entries[id];
+    if (is_watched(r) && !r->head.stream && r->block->use_count == 0)
+        berth__annotate_noaccess(r->head.base + e->offset, e->size_bytes);
+}
+
+/* The run is over; what was not freed stays with its users. */
+static void show_all(berth__replay *r)
+{
+    if (is_watched(r) && r->block->base)
+        berth__annotate_defined(r->block->base, r->block->bytes);
+}
+
 static berth_status zero(berth__replay *r, const wanted *w, void *p)
 {
+    if (is_watched(r))
+        berth__annotate_undefined(p, w->size_bytes);
     if (!(w->request->flags & BERTH_ZEROED))
         return BERTH_OK;
     return berth_zero(berth_allocator_device(r->planned->base.inner), p, w->size_bytes, r->head.stream,
@@ -404,7 +435,7 @@ static bool allocate_in_step(berth__replay *r, const wanted *w, void **out, bert
     return true;
 }
 
-berth_status berth__replay_allocate(berth__replay *r, size_t size_bytes, size_t alignment,
+static berth_status replay_allocate(berth__replay *r, size_t size_bytes, size_t alignment,
                                     const berth_request *request, void **out)
 {
     if (size_bytes == 0) /* an inner allocator that gives out empty blocks; they are not planned */
@@ -421,6 +452,14 @@ berth_status berth__replay_allocate(berth__replay *r, size_t size_bytes, size_t 
         return status;
     berth__replay_leave_step(r);
     return allocate_tracked(r, &w, out);
+}
+
+berth_status berth__replay_allocate(berth__replay *r, size_t size_bytes, size_t alignment,
+                                    const berth_request *request, void **out)
+{
+    berth_status status = replay_allocate(r, size_bytes, alignment, request, out);
+    keep_watching(r);
+    return status;
 }
 
 /* ---- Freeing ----------------------------------------------------------------------------------------- */
@@ -456,6 +495,7 @@ const berth__plan_entry *berth__replay_find(berth__replay *r, const void *p)
         return NULL;
     take_remote(r);
     berth__replay_leave_step(r);
+    keep_watching(r);
     return berth__ledger_find(&r->block->ledger, r->plan, (uintptr_t)p - (uintptr_t)r->head.base);
 }
 
@@ -484,6 +524,8 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
             return status;
     }
     if (step->size_bytes == 0 && step->offset == offset) {
+        if (is_watched(r))
+            hide(r, r->plan->step_ids[position(r)]);
         r->head.next = step + 1;
         return BERTH_OK;
     }
@@ -492,14 +534,17 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
     if (rank == BERTH__NO_RANK || !berth__ledger_has(&r->block->ledger, rank))
         return refuse_free(r, offset);
     berth_status status = r->block->use_count ? berth__uses_join(r, rank) : BERTH_OK;
-    if (status == BERTH_OK)
+    if (status == BERTH_OK) {
+        hide(r, r->block->ledger.ids[rank]);
         remove_live(r, rank);
+    }
     return status;
 }
 
 berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_bytes, berth_stream *stream)
 {
     take_remote(r);
+    keep_watching(r);
     if (in_block(r, p))
         return free_planned(r, (uintptr_t)p - (uintptr_t)r->head.base, stream);
     uint64_t size = 0;
@@ -556,6 +601,9 @@ static void start(berth__replay *r, berth__planned *planned, berth__block *block
     r->report.strict = strict;
     r->report.planned = r->plan->planned;
     r->report.block_bytes = r->plan->total_bytes;
+    if (is_watched(r) && block->base)
+        berth__annotate_noaccess(block->base, block->bytes);
+    keep_watching(r);
 }
 
 berth_status berth_replay_begin(berth_allocator *allocator, const berth_run_options *options)
@@ -588,6 +636,7 @@ berth_status berth_replay_begin(berth_allocator *allocator, const berth_run_opti
     block->replay.report.stale = stale;
     status = berth__streams_begin(&block->replay, o.stream);
     if (status != BERTH_OK) {
+        show_all(&block->replay);
         berth__block_give(planned, block);
         return status;
     }
@@ -642,6 +691,7 @@ berth_status berth_replay_end(berth_allocator *allocator, berth_report *report)
     berth__handed_finish(&r->fallback);
     berth__streams_end(r);
     berth__run_close();
+    show_all(r);
     berth__block_give(r->planned, r->block);
     berth_allocator_release(allocator);
     return BERTH_OK;

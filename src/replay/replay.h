@@ -84,6 +84,7 @@ struct berth__planned {
     pthread_mutex_t lock;
     berth_plan *plan;     /* guarded by lock */
     berth__block *blocks; /* guarded by lock */
+    bool on_host;         /* memory checkers may be told of the blocks; set once */
     bool released;        /* guarded by lock: the last reference is gone, lingering blocks remain */
     /* No block ever lay outside: most pointers that are not ours need no lock to tell. */
     _Atomic uintptr_t low, high;
