@@ -36,10 +36,17 @@
 #endif
 
 /* A function that reads bytes which are marked, such as a red zone or a header that a stray pointer may not
- * have. */
+ * have, or of a block that was freed already: that is how a second free is found. */
 #if defined(BERTH__ANNOTATE_ASAN)
 #define BERTH__NO_ASAN __attribute__((no_sanitize("address")))
-#else
+#elif defined(__SANITIZE_THREAD__)
+#define BERTH__NO_ASAN __attribute__((no_sanitize("thread")))
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BERTH__NO_ASAN __attribute__((no_sanitize("thread")))
+#endif
+#endif
+#ifndef BERTH__NO_ASAN
 #define BERTH__NO_ASAN
 #endif
 
