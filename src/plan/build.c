@@ -165,7 +165,7 @@ static berth_status place(berth__plan_content *c, const berth_problem *problem, 
         return status;
     berth_verdict verdict = {.struct_size = sizeof verdict};
     status = berth_problem_check(problem, offsets, &verdict);
-    if (!BERTH_ASSERT(status != BERTH_MISMATCH || has_offsets, "a solver's plan passes the checker"))
+    if (!BERTH_ASSERT(status != BERTH_MISMATCH || has_offsets, "[R1] a solver's plan passes the checker"))
         return berth__fail(BERTH_INTERNAL, "the solver's plan is broken: %s", verdict.words);
     if (status != BERTH_OK)
         return status;

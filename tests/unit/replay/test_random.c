@@ -1,7 +1,7 @@
 /* Random programs, recorded, then replayed with random deviations: other sizes, another order, allocations
  * left out, inserted or replaced, frees late, early, missing or from another thread. Every live block is
  * filled with a pattern of its own and checked when it is freed and at the end, and a shadow of all live
- * blocks proves that no two overlap. Blocks from the plan and from the fallback are held to the same. */
+ * blocks proves that no two overlap [R2]. Blocks from the plan and from the fallback are held to the same. */
 #include <pthread.h>
 
 #include "rig.h"
