@@ -19,10 +19,12 @@ static berth_status not_a_cache(const char *function)
 /* ---- Allocating ------------------------------------------------------------------------------------- */
 
 /* The block becomes its user's. Inside. */
-static inline void hand_out(host_block *b, size_t size_bytes, const char *label)
+static inline void hand_out(host_inside in, host_block *b, size_t size_bytes, const char *label)
 {
     berth__annotate_undefined(b->address, size_bytes);
     berth__annotate_noaccess(b->address + size_bytes, b->size - size_bytes);
+    if (BERTH_LIKELY(in.stock != NULL))
+        *berth__host_guess(in.stock, b->address) = b;
     atomic_store_explicit(&b->requested, size_bytes, memory_order_relaxed);
     atomic_store_explicit(&b->label, label, memory_order_relaxed);
     atomic_store_explicit(&b->generation, atomic_load_explicit(&b->generation, memory_order_relaxed) + 1,
@@ -30,42 +32,69 @@ static inline void hand_out(host_block *b, size_t size_bytes, const char *label)
     atomic_store_explicit(&b->state, HOST_LIVE, memory_order_release);
 }
 
+/* What a thread asks for on the long way. */
+typedef struct wish {
+    size_t size_bytes, alignment;
+    const berth_request *request;
+    uint32_t bin;
+    bool counted; /* the figures have the allocation */
+} wish;
+
+/* Hands out a block that was just taken, and counts it where the thread's credit suffices. Inside. */
+static void grant(host_inside in, host_block *b, wish *w)
+{
+    hand_out(in, b, w->size_bytes, berth__label_text(w->request));
+    /* With a stream to be noted first, which may fail, counting comes later. */
+    w->counted = in.stock && !w->request->stream && berth__meter_add_inside(in.slot, b->size);
+    if (w->counted)
+        in.stock->bins[b->bin].allocations++;
+}
+
 /* An idle block of the class, or NULL. */
-static host_block *try_idle(host_cache *c, uint32_t bin, size_t alignment, size_t size_bytes,
-                            const berth_request *request)
+static host_block *try_idle(host_cache *c, wish *w)
 {
     host_inside in = berth__host_enter(c);
-    host_block *b = alignment <= BERTH__PAGE_BYTES ? berth__host_take_idle(c, in, bin)
-                                                   : berth__host_take_aligned(c, bin, alignment);
+    host_block *b = w->alignment <= BERTH__PAGE_BYTES ? berth__host_take_idle(c, in, w->bin)
+                                                      : berth__host_take_aligned(c, w->bin, w->alignment);
     if (b)
-        hand_out(b, size_bytes, berth__request_label(request));
+        grant(in, b, w);
     berth__host_leave(c, in);
     return b;
 }
 
-/* The stock is empty. What streams have let go of comes first, then the bin, then other threads' stocks, and
- * the device last. */
-static berth_status find_block(host_cache *c, uint32_t bin, size_t alignment, size_t size_bytes,
-                               const berth_request *request, host_block **out)
+/* The same, with what the thread's last stream has let go of. */
+static host_block *try_own(host_cache *c, wish *w)
 {
-    berth__host_collect_some(c);
-    if ((*out = try_idle(c, bin, alignment, size_bytes, request)))
+    if (w->alignment > BERTH__PAGE_BYTES)
+        return try_idle(c, w);
+    host_inside in;
+    host_block *b = berth__host_reclaim(c, w->bin, &in);
+    if (b)
+        grant(in, b, w);
+    berth__host_leave(c, in);
+    return b;
+}
+
+/* The bin comes first, then what streams have let go of, other threads' stocks, and the device last. */
+static berth_status find_block(host_cache *c, wish *w, host_block **out)
+{
+    if ((*out = try_own(c, w)))
         return BERTH_OK;
-    if (berth__host_collect(c, false) && (*out = try_idle(c, bin, alignment, size_bytes, request)))
+    if (berth__host_collect(c, false) && (*out = try_idle(c, w)))
         return BERTH_OK;
-    berth__host_gather(c, bin);
-    if ((*out = try_idle(c, bin, alignment, size_bytes, request)))
+    berth__host_gather(c, w->bin);
+    if ((*out = try_idle(c, w)))
         return BERTH_OK;
-    berth_status status = berth__host_grow(c, bin, alignment, out);
+    berth_status status = berth__host_grow(c, w->bin, w->alignment, out);
     if (status != BERTH_OK)
         return status;
     host_inside in = berth__host_enter(c);
-    hand_out(*out, size_bytes, berth__request_label(request));
+    grant(in, *out, w);
     berth__host_leave(c, in);
     return BERTH_OK;
 }
 
-/* Counts an allocation that was made the long way. */
+/* Counts an allocation for which the thread had no credit. */
 static void count(host_cache *c, const host_block *b)
 {
     host_inside in = berth__host_enter(c);
@@ -78,10 +107,10 @@ static void count(host_cache *c, const host_block *b)
 }
 
 /* The rest of a request whose block is found: a failure leaves the block idle, and nothing counted. */
-static berth_status finish_request(host_cache *c, host_block *b, const berth_request *request)
+static berth_status finish_wish(host_cache *c, host_block *b, const wish *w)
 {
-    if (request->stream) {
-        berth_status status = berth__host_note_use(c, b, request->stream);
+    if (w->request->stream) {
+        berth_status status = berth__host_note_use(c, b, w->request->stream);
         if (status != BERTH_OK) {
             host_inside in = berth__host_enter(c);
             berth__host_put_idle(c, in, b);
@@ -89,24 +118,13 @@ static berth_status finish_request(host_cache *c, host_block *b, const berth_req
             return status;
         }
     }
-    count(c, b);
-    if (request->flags & BERTH_ZEROED)
-        memset(b->address, 0, atomic_load_explicit(&b->requested, memory_order_relaxed));
+    if (!w->counted)
+        count(c, b);
+    if (w->request->flags & BERTH_ZEROED)
+        memset(b->address, 0, w->size_bytes);
     if (c->clock_ns)
         atomic_store_explicit(&b->since_ns, berth__host_now(c), memory_order_relaxed);
     return BERTH_OK;
-}
-
-static __attribute__((noinline)) berth_status allocate_slow(host_cache *c, uint32_t bin, size_t alignment,
-                                                            size_t size_bytes, const berth_request *request,
-                                                            host_block **out)
-{
-    berth_status status = find_block(c, bin, alignment, size_bytes, request, out);
-    if (status == BERTH_OK)
-        status = finish_request(c, *out, request);
-    if (status != BERTH_OK)
-        berth__meter_count_failure(&c->meter);
-    return status;
 }
 
 /* The class that serves a request. Blocks of shared segments lie at multiples of their size from a page's
@@ -123,13 +141,26 @@ static uint32_t class_for(const host_cache *c, size_t size_bytes, size_t alignme
 
 static __attribute__((noinline)) berth_status allocate_general(host_cache *c, size_t size_bytes,
                                                                size_t alignment, const berth_request *request,
-                                                               host_block **out)
+                                                               void **out, berth_host_handle *handle)
 {
-    if (size_bytes <= BERTH__CLASS_BYTES_MAX - BERTH__PAGE_BYTES)
-        return allocate_slow(c, class_for(c, size_bytes, alignment), alignment, size_bytes, request, out);
-    berth__meter_count_failure(&c->meter);
-    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s: no device has %zu bytes of pinned memory", c->name,
-                       size_bytes);
+    if (size_bytes > BERTH__CLASS_BYTES_MAX - BERTH__PAGE_BYTES) {
+        berth__meter_count_failure(&c->meter);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s: no device has %zu bytes of pinned memory", c->name,
+                           size_bytes);
+    }
+    wish w = {size_bytes, alignment, request, class_for(c, size_bytes, alignment), false};
+    host_block *b = NULL;
+    berth_status status = find_block(c, &w, &b);
+    if (status == BERTH_OK)
+        status = finish_wish(c, b, &w);
+    if (status != BERTH_OK) {
+        berth__meter_count_failure(&c->meter);
+        return status;
+    }
+    *out = b->address;
+    if (handle)
+        *handle = berth__host_handle(b);
+    return BERTH_OK;
 }
 
 /* The short way: an ordinary request, the thread's stock has a block, the thread's credit suffices. NULL:
@@ -137,13 +168,17 @@ static __attribute__((noinline)) berth_status allocate_general(host_cache *c, si
 static inline __attribute__((always_inline)) host_block *
 allocate_short(host_cache *c, size_t size_bytes, size_t alignment, const berth_request *request)
 {
-    size_t granule = (size_bytes - 1) >> berth__class_granule_log2;
     const berth__memo *memo = &berth__thread_memos.host_cache;
     if (BERTH_UNLIKELY(request != &berth__plain_request || alignment > BERTH_ALIGNMENT ||
-                       memo->key != c->number || size_bytes > BERTH__CLASS_BYTES_MAX))
+                       memo->key != c->number))
         return NULL;
-    uint32_t bin = BERTH_LIKELY(granule < HOST_TABLE) ? c->class_table[granule]
-                                                      : berth__class_of(&c->classes, size_bytes);
+    size_t granule = (size_bytes - 1) >> berth__class_granule_log2, bin;
+    if (BERTH_LIKELY(granule < HOST_TABLE))
+        bin = c->class_table[granule];
+    else if (size_bytes <= BERTH__CLASS_BYTES_MAX)
+        bin = berth__class_of(&c->classes, size_bytes);
+    else
+        return NULL;
     host_stock *stock = memo->value;
     berth__meter_slot *slot = memo->slot;
     if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&c->meter, slot)))
@@ -156,51 +191,54 @@ allocate_short(host_cache *c, size_t size_bytes, size_t alignment, const berth_r
     stock->bins[bin].newest = b->next;
     stock->bins[bin].count--;
     stock->bins[bin].allocations++;
-    hand_out(b, size_bytes, berth__scope_innermost ? berth__scope_innermost->label : NULL);
+    hand_out((host_inside){slot, stock}, b, size_bytes,
+             berth__scope_innermost ? berth__scope_innermost->label : NULL);
     berth__meter_leave(slot);
     return b;
 }
 
-static berth_status op_allocate(void *self, size_t size_bytes, size_t alignment, const berth_request *request,
-                                void **out)
+static BERTH_HOT berth_status op_allocate(void *self, size_t size_bytes, size_t alignment,
+                                          const berth_request *request, void **out)
 {
     host_block *b = allocate_short(self, size_bytes, alignment, request);
-    if (BERTH_UNLIKELY(!b)) {
-        berth_status status = allocate_general(self, size_bytes, alignment, request, &b);
-        if (status != BERTH_OK)
-            return status;
-    }
+    if (BERTH_UNLIKELY(!b))
+        return allocate_general(self, size_bytes, alignment, request, out, NULL);
     *out = b->address;
     return BERTH_OK;
 }
 
-berth_status berth_host_cache_allocate(berth_allocator *cache, size_t size_bytes, size_t alignment,
-                                       const berth_request *request, void **out, berth_host_handle *handle)
+/* What the front would refuse, it refuses. */
+static __attribute__((noinline, cold)) berth_status allocate_rarely(berth_allocator *cache, size_t size_bytes,
+                                                                    size_t alignment,
+                                                                    const berth_request *request, void **out)
+{
+    if (cache_of(cache))
+        return berth_allocate(cache, size_bytes, alignment, request, out);
+    if (out)
+        *out = NULL;
+    return not_a_cache("berth_host_cache_allocate");
+}
+
+BERTH_HOT berth_status berth_host_cache_allocate(berth_allocator *cache, size_t size_bytes, size_t alignment,
+                                                 const berth_request *request, void **out,
+                                                 berth_host_handle *handle)
 {
     host_cache *c = cache_of(cache);
-    if (handle)
-        *handle = 0;
-    if (BERTH_UNLIKELY(!c)) {
-        if (out)
-            *out = NULL;
-        return not_a_cache("berth_host_cache_allocate");
-    }
-    /* What the front would refuse, it refuses. */
-    if (BERTH_UNLIKELY(!out || size_bytes == 0 || size_bytes > BERTH__CLASS_BYTES_MAX ||
-                       !berth__is_power_of_two(alignment) || alignment > BERTH_ALIGNMENT_MAX ||
-                       (request && request->struct_size < sizeof *request)))
-        return berth_allocate(cache, size_bytes, alignment, request, out);
-    *out = NULL;
-    host_block *b = allocate_short(c, size_bytes, alignment, request ? request : &berth__plain_request);
+    const berth_request *full = request ? request : &berth__plain_request;
+    berth_host_handle ignored;
+    handle = handle ? handle : &ignored;
+    *handle = 0;
+    if (BERTH_UNLIKELY(!c || !out || size_bytes - 1 >= BERTH__CLASS_BYTES_MAX ||
+                       alignment - 1 >= BERTH_ALIGNMENT_MAX || (alignment & (alignment - 1)) != 0 ||
+                       full->struct_size < sizeof *full))
+        return allocate_rarely(cache, size_bytes, alignment, request, out);
+    host_block *b = allocate_short(c, size_bytes, alignment, full);
     if (BERTH_UNLIKELY(!b)) {
-        berth_status status =
-            allocate_general(c, size_bytes, alignment, request ? request : &berth__plain_request, &b);
-        if (status != BERTH_OK)
-            return status;
+        *out = NULL;
+        return allocate_general(c, size_bytes, alignment, full, out, handle);
     }
     *out = b->address;
-    if (handle)
-        *handle = berth__host_handle(b);
+    *handle = berth__host_handle(b);
     return BERTH_OK;
 }
 
@@ -276,10 +314,23 @@ static inline bool wait_short(host_cache *c, host_block *b)
     return counted;
 }
 
-/* The way of a free that is not the short one. */
-static __attribute__((noinline)) berth_status free_general(host_cache *c, host_block *b, void *p,
-                                                           berth_stream *stream)
+/* By the thread's guess where that is a live block, else by the page map. */
+static inline host_block *find_again(host_cache *c, const void *p)
 {
+    const berth__memo *memo = &berth__thread_memos.host_cache;
+    if (BERTH_LIKELY(memo->key == c->number)) {
+        host_block *b = *berth__host_guess(memo->value, p);
+        if (BERTH_LIKELY(b->address == p &&
+                         atomic_load_explicit(&b->state, memory_order_relaxed) == HOST_LIVE))
+            return b;
+    }
+    return berth__host_find(c, p);
+}
+
+/* The way of a free that is not the short one. */
+static __attribute__((noinline)) berth_status free_general(host_cache *c, void *p, berth_stream *stream)
+{
+    host_block *b = find_again(c, p);
     if (!b || b->address != p)
         return bad_free(c, b, p);
     if (stream) {
@@ -298,26 +349,37 @@ static __attribute__((noinline)) berth_status free_general(host_cache *c, host_b
     return BERTH_OK;
 }
 
-/* The short way: no stream used the block, and the thread's stock has room. */
+/* The block at `p`: by the thread's guess, else by its handle, else by the page map. */
+static inline __attribute__((always_inline)) host_block *find_short(host_cache *c, host_stock *stock,
+                                                                    const void *p, berth_host_handle handle)
+{
+    host_block *b = *berth__host_guess(stock, p);
+    return BERTH_LIKELY(b->address == p) ? b : berth__host_resolve(c, p, handle);
+}
+
+/* The short way: no stream used the block, and the thread's stock has room. A block that was found wrongly
+ * (an old guess, whose bookkeeping lies idle) is not live: the long way finds it again. */
 static inline __attribute__((always_inline)) berth_status
 host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream)
 {
-    host_block *b = berth__host_resolve(c, p, handle);
     const berth__memo *memo = &berth__thread_memos.host_cache;
     host_stock *stock = memo->value;
     berth__meter_slot *slot = memo->slot;
-    if (BERTH_UNLIKELY(!b || b->address != p || stream || b->uses || memo->key != c->number ||
-                       !berth__meter_enter_unmarked(&c->meter, slot)))
-        return free_general(c, b, p, stream);
-    uint32_t bin = b->bin, seen = HOST_LIVE;
-    if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most ||
-                       !berth__meter_sub_fits(slot, b->size) ||
+    if (BERTH_UNLIKELY(stream || memo->key != c->number))
+        return free_general(c, p, stream);
+    host_block *b = find_short(c, stock, p, handle);
+    if (BERTH_UNLIKELY(!b || b->address != p || b->uses || !berth__meter_enter_unmarked(&c->meter, slot)))
+        return free_general(c, p, NULL);
+    size_t bin = b->bin;
+    int64_t credit = berth__meter_credit_after(slot, b->size);
+    uint32_t seen = HOST_LIVE;
+    if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most || credit < 0 ||
                        !atomic_compare_exchange_strong_explicit(
                            &b->state, &seen, HOST_IDLE, memory_order_acq_rel, memory_order_relaxed))) {
         berth__meter_leave(slot);
-        return free_general(c, b, p, NULL);
+        return free_general(c, p, NULL);
     }
-    berth__meter_sub_inside(slot, b->size);
+    BERTH__METER_STORE(slot->credit, credit);
     berth__annotate_noaccess(b->address, b->size);
     b->next = stock->bins[bin].newest;
     stock->bins[bin].newest = b;
@@ -326,14 +388,14 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
     return BERTH_OK;
 }
 
-static berth_status op_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+static BERTH_HOT berth_status op_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     (void)size_bytes; /* the block knows */
     return host_free(self, p, 0, stream);
 }
 
-berth_status berth_host_cache_free(berth_allocator *cache, void *p, berth_host_handle handle,
-                                   berth_stream *stream)
+BERTH_HOT berth_status berth_host_cache_free(berth_allocator *cache, void *p, berth_host_handle handle,
+                                             berth_stream *stream)
 {
     host_cache *c = cache_of(cache);
     if (BERTH_UNLIKELY(!c))
@@ -345,7 +407,9 @@ berth_status berth_host_cache_free(berth_allocator *cache, void *p, berth_host_h
 
 static berth_status host_record(host_cache *c, const void *p, berth_host_handle handle, berth_stream *stream)
 {
-    host_block *b = berth__host_resolve(c, p, handle);
+    host_block *b = find_again(c, p);
+    if (BERTH_UNLIKELY(!b))
+        b = berth__host_resolve(c, p, handle);
     if (BERTH_UNLIKELY(!b))
         return berth__fail(BERTH_NOT_FOUND, "%s: %p is in no block of this cache", c->name, p);
     return berth__host_note_use(c, b, stream);

@@ -80,7 +80,7 @@ struct host_block {
 struct host_segment {
     char *base; /* NULL: spare */
     size_t bytes, stride;
-    uint64_t inverse; /* ceil(2^42 / stride): a division that is exact below 2^42 / stride */
+    uint64_t inverse; /* ceil(2^42 / stride): a division that is exact here; 0 where there is one block */
     uint32_t blocks;
     uint32_t idle; /* scratch of trim */
     host_block *first;
@@ -99,11 +99,14 @@ typedef struct host_bin {
 /* Sizes up to 64 KiB find their class in a table. */
 enum { HOST_TABLE = 1024 };
 
-enum { HOST_MEMOS = 8, HOST_BLOCK_PIECES = 20, HOST_RUN = 64, HOST_RUN_SIZES = 7 };
+enum { HOST_GUESSES = 64, HOST_MEMOS = 8, HOST_BLOCK_PIECES = 20, HOST_RUN = 64, HOST_RUN_SIZES = 7 };
 
 /* A thread's own idle blocks, beside its meter slot; its memos of streams it has met are its alone. */
 typedef struct host_stock {
     berth__stream_queue *recent; /* the queue it added to last */
+    /* Blocks that the thread took lately, by address: a guess, in which the block is found by one load that
+     * depends on the pointer instead of five. */
+    host_block *guesses[HOST_GUESSES];
     struct {
         uint64_t stream_id;
         berth__stream_queue *queue;
@@ -130,7 +133,6 @@ typedef struct host_cache {
     host_bin *bins;
     uint16_t class_table[HOST_TABLE]; /* by granules, less 1 */
     berth__streams streams;
-    _Atomic uint32_t next_queue; /* where the next look at a few queues begins */
 
     _Atomic uint64_t reserved, max_reserved;
     _Atomic uint64_t hard_limit, soft_limit; /* 0: none */
@@ -190,9 +192,6 @@ static inline void berth__host_leave(host_cache *c, host_inside in)
     else
         berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
-
-/* For the queues of streams: the same as a bracket. */
-berth__bracket berth__host_bracket(host_cache *c);
 
 /* Takes an idle block of a class out of the bin (and more for the stock); NULL if there is none. Inside. */
 host_block *berth__host_take_from_bin(host_cache *c, host_inside in, uint32_t bin);
@@ -272,7 +271,12 @@ static inline host_block *berth__host_find(const host_cache *c, const void *p)
     size_t offset = (size_t)((const char *)p - s->base);
     if (BERTH_UNLIKELY(offset >= s->bytes))
         return NULL;
-    return s->blocks == 1 ? s->first : s->first + (offset * s->inverse >> 42);
+    return s->first + (offset * s->inverse >> 42);
+}
+
+static inline host_block **berth__host_guess(host_stock *stock, const void *p)
+{
+    return &stock->guesses[((uintptr_t)p >> 6) * 0x9E3779B97F4A7C15u >> 58];
 }
 
 /* A handle: the generation above, the block below as its piece (5 bits) and its place there, plus 1. */
@@ -314,9 +318,12 @@ berth_status berth__host_note_use(host_cache *c, host_block *b, berth_stream *st
 void berth__host_mark_uses(host_cache *c, host_block *b);
 /* And puts it into their queues. Inside. */
 void berth__host_add_uses(host_inside in, host_block *b);
-/* Collects from all queues, or from a few; answers how many blocks became idle. No lock held. */
+/* Collects from all queues; answers how many blocks became idle. `thorough` as for the queues. No lock held.
+ */
 size_t berth__host_collect(host_cache *c, bool thorough);
-size_t berth__host_collect_some(host_cache *c);
+/* Collects from the queue that the thread added to last, and takes a block of the class; NULL if there is
+ * none. The caller gets it still inside. */
+host_block *berth__host_reclaim(host_cache *c, uint32_t bin, host_inside *in);
 /* Forgets streams that their users have destroyed and no block needs. No lock held. */
 void berth__host_forget_streams(host_cache *c);
 /* Whether any use waits. */

@@ -98,7 +98,7 @@ static host_segment *take_segment(host_cache *c, uint32_t bin)
     s->blocks = blocks_of(c, bin);
     s->stride = berth__class_bytes(&c->classes, bin);
     s->bytes = s->stride * s->blocks;
-    s->inverse = (((uint64_t)1 << 42) + s->stride - 1) / s->stride;
+    s->inverse = s->blocks == 1 ? 0 : (((uint64_t)1 << 42) + s->stride - 1) / s->stride;
     s->first = take_run(c, (uint32_t)__builtin_ctz(s->blocks));
     if (s->first)
         return s;

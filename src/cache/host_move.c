@@ -12,6 +12,9 @@ enum { stock_blocks_max = 32 };
 static host_stock *make_stock(host_cache *c)
 {
     host_stock *stock = berth__heap_zalloc(1, sizeof *stock + c->classes.count * sizeof stock->bins[0]);
+    static host_block no_block; /* at no address: a guess is never NULL */
+    for (uint32_t i = 0; stock && i < HOST_GUESSES; i++)
+        stock->guesses[i] = &no_block;
     for (uint32_t bin = 0; stock && bin < c->classes.count; bin++) {
         size_t fit = STOCK_BYTES / berth__class_bytes(&c->classes, bin);
         stock->bins[bin].most = fit < 1 ? 1 : fit > stock_blocks_max ? stock_blocks_max : (uint32_t)fit;
@@ -36,22 +39,6 @@ host_inside berth__host_enter_slow(host_cache *c)
         berth__meter_leave(slot);
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
     return (host_inside){NULL, NULL};
-}
-
-static void *bracket_begin(void *context)
-{
-    host_inside in = berth__host_enter(context);
-    return in.slot;
-}
-
-static void bracket_end(void *context, void *begun)
-{
-    berth__host_leave(context, (host_inside){begun, NULL});
-}
-
-berth__bracket berth__host_bracket(host_cache *c)
-{
-    return (berth__bracket){bracket_begin, bracket_end, c};
 }
 
 void berth__host_stop(host_cache *c)

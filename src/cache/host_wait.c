@@ -154,10 +154,10 @@ static void become_idle(host_cache *c, host_inside in, host_block *b)
     berth__host_put_idle(c, in, b);
 }
 
-static size_t finish_uses(host_cache *c, berth__use *passed)
+/* Uses that were taken out of a queue. Inside. */
+static size_t finish_uses(host_cache *c, host_inside in, berth__use *passed)
 {
     size_t idle = 0;
-    host_inside in = berth__host_enter(c);
     while (passed) {
         berth__use *use = passed;
         host_block *b = use->owner;
@@ -174,26 +174,53 @@ static size_t finish_uses(host_cache *c, berth__use *passed)
             idle++;
         }
     }
-    berth__host_leave(c, in);
     return idle;
 }
 
 /* ---- Collecting ------------------------------------------------------------------------------------- */
 
-static size_t collect_from(host_cache *c, berth__stream_queue *q, const berth__bracket *bracket,
-                           bool thorough)
+static size_t collect_from(host_cache *c, berth__stream_queue *q, bool thorough, bool *others)
 {
-    berth__use *passed = berth__stream_queue_collect(q, bracket, thorough);
-    return passed ? finish_uses(c, passed) : 0;
+    if (berth__stream_queue_length(q) == 0)
+        return 0;
+    host_inside in = berth__host_enter(c);
+    bool begun = berth__stream_queue_begin(q);
+    berth__host_leave(c, in);
+    if (!begun) {
+        *others = true;
+        return 0;
+    }
+    uint64_t count = 0;
+    berth__use *last = berth__stream_queue_look(q, thorough, &count);
+    in = berth__host_enter(c);
+    size_t idle = finish_uses(c, in, berth__stream_queue_end(q, last, count));
+    berth__host_leave(c, in);
+    return idle;
+}
+
+static size_t collect_once(host_cache *c, bool thorough, bool *others)
+{
+    size_t idle = 0;
+    uint32_t count = atomic_load_explicit(&c->streams.count, memory_order_acquire);
+    for (uint32_t place = 0; place < count; place++)
+        idle += collect_from(c, berth__streams_at(&c->streams, place), thorough, others);
+    return idle;
 }
 
 size_t berth__host_collect(host_cache *c, bool thorough)
 {
+    /* Another thread at a queue is about to do our work: it would be a pity to take memory from the device,
+     * or to leave some behind, for want of a moment. But nobody waits for a driver that hangs. */
     size_t idle = 0;
-    berth__bracket bracket = berth__host_bracket(c);
-    uint32_t count = atomic_load_explicit(&c->streams.count, memory_order_acquire);
-    for (uint32_t place = 0; place < count; place++)
-        idle += collect_from(c, berth__streams_at(&c->streams, place), &bracket, thorough);
+    int patience = thorough ? 1000 : 16;
+    for (bool others = true; others && patience-- > 0;) {
+        others = false;
+        idle += collect_once(c, thorough, &others);
+        if (idle && !thorough)
+            break;
+        if (others)
+            sched_yield();
+    }
     if (berth__streams_are_crowded(&c->streams))
         berth__host_forget_streams(c);
     if (idle)
@@ -201,26 +228,19 @@ size_t berth__host_collect(host_cache *c, bool thorough)
     return idle;
 }
 
-size_t berth__host_collect_some(host_cache *c)
+host_block *berth__host_reclaim(host_cache *c, uint32_t bin, host_inside *in)
 {
-    enum { a_few = 4 };
-    uint32_t count = atomic_load_explicit(&c->streams.count, memory_order_acquire);
-    if (count == 0)
-        return 0;
-    berth__bracket bracket = berth__host_bracket(c);
-    host_inside in = berth__host_enter(c);
-    berth__stream_queue *recent = in.stock ? in.stock->recent : NULL;
-    berth__host_leave(c, in);
-    /* A thread's own streams first: their blocks are warm in its cache, and others look elsewhere. */
-    size_t idle = recent ? collect_from(c, recent, &bracket, false) : 0;
-    if (idle)
-        return idle;
-    uint32_t first = 0;
-    if (count > a_few)
-        first = atomic_fetch_add_explicit(&c->next_queue, a_few, memory_order_relaxed);
-    for (uint32_t i = 0; i < (count < a_few ? count : a_few); i++)
-        idle += collect_from(c, berth__streams_at(&c->streams, (first + i) % count), &bracket, false);
-    return idle;
+    *in = berth__host_enter(c);
+    host_block *b = berth__host_take_idle(c, *in, bin);
+    berth__stream_queue *q = in->stock ? in->stock->recent : NULL;
+    if (b || !q || !berth__stream_queue_begin(q))
+        return b;
+    berth__host_leave(c, *in);
+    uint64_t count = 0;
+    berth__use *last = berth__stream_queue_look(q, false, &count);
+    *in = berth__host_enter(c);
+    finish_uses(c, *in, berth__stream_queue_end(q, last, count));
+    return berth__host_take_idle(c, *in, bin);
 }
 
 void berth__host_forget_streams(host_cache *c)
@@ -247,7 +267,7 @@ bool berth__host_anything_waits(host_cache *c)
 {
     uint32_t count = atomic_load_explicit(&c->streams.count, memory_order_acquire);
     for (uint32_t place = 0; place < count; place++)
-        if (atomic_load_explicit(&berth__streams_at(&c->streams, place)->length, memory_order_acquire) != 0)
+        if (berth__stream_queue_length(berth__streams_at(&c->streams, place)) != 0)
             return true;
     return false;
 }

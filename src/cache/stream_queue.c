@@ -137,7 +137,7 @@ bool berth__streams_suspect(berth__streams *set)
         berth__stream_queue *q = berth__streams_at(set, place);
         /* Its user has destroyed it, so no new use can come. Who collects holds on to it. */
         q->suspect = q->stream && atomic_load_explicit(&q->stream->references, memory_order_acquire) == 1 &&
-                     atomic_load_explicit(&q->length, memory_order_acquire) == 0 &&
+                     berth__stream_queue_length(q) == 0 &&
                      atomic_load_explicit(&q->collecting, memory_order_acquire) == 0;
         any |= q->suspect;
     }
@@ -200,7 +200,7 @@ void berth__streams_finish(berth__streams *set)
     uint32_t count = atomic_load(&set->count);
     for (uint32_t place = 0; place < count; place++) {
         berth__stream_queue *q = berth__streams_at(set, place);
-        BERTH_DCHECK(atomic_load(&q->length) == 0, "[H8] nothing waits when the set is finished");
+        BERTH_DCHECK(berth__stream_queue_length(q) == 0, "[H8] nothing waits when the set is finished");
         destroy_spares(q->spares);
         if (q->stream)
             berth__stream_release(q->stream);
@@ -262,8 +262,6 @@ void berth__use_add(berth__use *use)
                           memory_order_relaxed);
     *q->incoming_end = use;
     q->incoming_end = &use->next;
-    atomic_store_explicit(&q->length, atomic_load_explicit(&q->length, memory_order_relaxed) + 1,
-                          memory_order_release);
     berth__spin_unlock(&q->lock, RANK);
 }
 
@@ -315,13 +313,13 @@ static void look_further(progress *known, const berth__use *first)
     }
 }
 
-/* The last use of the waiting list's complete start, NULL if even the first is not; `length` counts them. */
-static berth__use *last_passed(berth__stream_queue *q, bool thorough, uint64_t *length)
+berth__use *berth__stream_queue_look(berth__stream_queue *q, bool thorough, uint64_t *count)
 {
     progress known = {.queue = q};
     berth__use *last = NULL;
     bool newest_passed = q->newest && has_passed(&known, q->newest);
     bool look = thorough || ++q->attempts % 16 == 0;
+    *count = 0;
     for (berth__use *use = q->waiting; use; use = use->next) {
         bool passed = (use == q->newest && newest_passed) || has_passed(&known, use);
         if (!passed && look) {
@@ -332,13 +330,16 @@ static berth__use *last_passed(berth__stream_queue *q, bool thorough, uint64_t *
         if (!passed)
             break;
         last = use;
-        ++*length;
+        ++*count;
     }
     return last;
 }
 
-static void splice_incoming(berth__stream_queue *q)
+bool berth__stream_queue_begin(berth__stream_queue *q)
 {
+    if (berth__stream_queue_length(q) == 0 ||
+        atomic_exchange_explicit(&q->collecting, 1, memory_order_acquire) != 0)
+        return false;
     berth__spin_lock(&q->lock, RANK);
     if (q->incoming) {
         *q->waiting_end = q->incoming;
@@ -348,39 +349,24 @@ static void splice_incoming(berth__stream_queue *q)
         q->incoming_end = &q->incoming;
     }
     berth__spin_unlock(&q->lock, RANK);
+    return true;
 }
 
-static berth__use *detach(berth__stream_queue *q, berth__use *last, uint64_t length)
+berth__use *berth__stream_queue_end(berth__stream_queue *q, berth__use *last, uint64_t count)
 {
-    berth__use *first = q->waiting;
-    q->waiting = last->next;
-    last->next = NULL;
-    if (!q->waiting) {
-        q->waiting_end = &q->waiting;
-        q->newest = NULL;
-    }
-    q->attempts = 0;
-    berth__spin_lock(&q->lock, RANK);
-    atomic_store_explicit(&q->length, atomic_load_explicit(&q->length, memory_order_relaxed) - length,
-                          memory_order_release);
-    berth__spin_unlock(&q->lock, RANK);
-    return first;
-}
-
-berth__use *berth__stream_queue_collect(berth__stream_queue *q, const berth__bracket *bracket, bool thorough)
-{
-    if (atomic_load_explicit(&q->length, memory_order_relaxed) == 0 ||
-        atomic_exchange_explicit(&q->collecting, 1, memory_order_acquire) != 0)
-        return NULL;
-    void *begun = bracket->begin(bracket->context);
-    splice_incoming(q);
-    bracket->end(bracket->context, begun);
-    uint64_t length = 0;
-    berth__use *last = last_passed(q, thorough, &length), *first = NULL;
+    berth__use *first = NULL;
     if (last) {
-        begun = bracket->begin(bracket->context);
-        first = detach(q, last, length);
-        bracket->end(bracket->context, begun);
+        first = q->waiting;
+        q->waiting = last->next;
+        last->next = NULL;
+        if (!q->waiting) {
+            q->waiting_end = &q->waiting;
+            q->newest = NULL;
+        }
+        q->attempts = 0;
+        atomic_store_explicit(&q->collected,
+                              atomic_load_explicit(&q->collected, memory_order_relaxed) + count,
+                              memory_order_release);
     }
     atomic_store_explicit(&q->collecting, 0, memory_order_release);
     return first;

@@ -45,8 +45,8 @@ struct berth__stream_queue {
     berth_stream *stream;        /* retained; NULL: the place is spare. Changes while collecting is set */
     uint64_t stream_id;          /* the same, as a number that never comes again */
     _Atomic uint32_t collecting; /* 1: somebody looks at `waiting` */
-    _Atomic uint64_t clock;      /* written under `lock` */
-    _Atomic uint64_t length;     /* incoming and waiting */
+    _Atomic uint64_t clock;      /* uses added so far; written under `lock` */
+    _Atomic uint64_t collected;  /* and collected; guard: collecting */
     berth__spin lock;
     berth__use *incoming, **incoming_end; /* guard: lock */
     berth__use *spares;                   /* guard: lock */
@@ -97,18 +97,21 @@ void berth__use_mark(berth__streams *set, berth__use *use);
 /* Puts a marked use into its queue. Afterwards it, and its owner, may be collected at any moment. */
 void berth__use_add(berth__use *use);
 
-/* How a cache brackets each change of a list, so that a fork finds none half done. Between begin and end no
- * driver is called. */
-typedef struct berth__bracket {
-    void *(*begin)(void *context);
-    void (*end)(void *context, void *begun);
-    void *context;
-} berth__bracket;
+/* Collecting, in three steps. `begin` makes the caller the one who looks at the queue; false if nothing
+ * waits, or somebody else looks. `look` finds the last use of the complete start of the queue, NULL if there
+ * is none, and how many there are; it calls the driver, so no lock may be held; `thorough` asks more where an
+ * event does not come, which otherwise happens only now and then. `end` takes them out and chains them by
+ * `next`. Begin and end are short: a cache that must not be caught half way brackets them. */
+bool berth__stream_queue_begin(berth__stream_queue *q);
+berth__use *berth__stream_queue_look(berth__stream_queue *q, bool thorough, uint64_t *count);
+berth__use *berth__stream_queue_end(berth__stream_queue *q, berth__use *last, uint64_t count);
 
-/* Takes every use that is complete out of the queue and chains them by `next`; NULL if there is none or
- * another thread is looking. `thorough` asks more where an event does not come; otherwise that happens only
- * now and then. Calls the driver: no lock may be held. */
-berth__use *berth__stream_queue_collect(berth__stream_queue *q, const berth__bracket *bracket, bool thorough);
+/* How many uses are in the queue. */
+static inline uint64_t berth__stream_queue_length(const berth__stream_queue *q)
+{
+    return atomic_load_explicit(&q->clock, memory_order_acquire) -
+           atomic_load_explicit(&q->collected, memory_order_acquire);
+}
 
 /* Letting go of streams that only the set still holds and that nothing waits for, in three steps. With the
  * world stopped: `suspect` marks them and says whether there are any, the caller clears the mark of those

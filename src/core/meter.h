@@ -183,15 +183,18 @@ BERTH__INLINE bool berth__meter_add_inside(berth__meter_slot *slot, uint64_t siz
     BERTH__METER_STORE(slot->credit, credit);
     return true;
 }
-BERTH__INLINE bool berth__meter_sub_fits(const berth__meter_slot *slot, uint64_t size_bytes)
+/* The credit that a free of `size_bytes` leaves, to be stored by the caller; below 0 if it is too much. */
+BERTH__INLINE int64_t berth__meter_credit_after(const berth__meter_slot *slot, uint64_t size_bytes)
 {
-    return BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes <= BERTH__METER_LOAD(slot->credit_max);
+    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
+    return BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max)) ? credit : -1;
 }
 BERTH__INLINE bool berth__meter_sub_inside(berth__meter_slot *slot, uint64_t size_bytes)
 {
-    if (BERTH_UNLIKELY(!berth__meter_sub_fits(slot, size_bytes)))
+    int64_t credit = berth__meter_credit_after(slot, size_bytes);
+    if (BERTH_UNLIKELY(credit < 0))
         return false;
-    BERTH__METER_STORE(slot->credit, BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes);
+    BERTH__METER_STORE(slot->credit, credit);
     return true;
 }
 

@@ -353,7 +353,7 @@ static void test_slow_stream_holds_back_only_its_own(void **state)
 static void test_one_event_per_stream(void **state)
 {
     fixture *f = *state;
-    void *p = take(f, 4096);
+    void *p = take(f, 64 * KIB);
     for (int i = 0; i < 5; i++)
         assert_int_equal(berth_record_use(f->cache, p, f->streams[0]), BERTH_OK);
     assert_int_equal(berth_record_use(f->cache, p, f->streams[1]), BERTH_OK);
@@ -363,7 +363,7 @@ static void test_one_event_per_stream(void **state)
     assert_int_equal(figures(f).events_recorded, 2);
     /* Pooled: the same pair again makes no new event. */
     for (int i = 0; i < 100; i++) {
-        p = take(f, 4096);
+        p = take(f, 64 * KIB);
         berth_record_use(f->cache, p, f->streams[0]);
         berth_record_use(f->cache, p, f->streams[1]);
         give(f, p);
