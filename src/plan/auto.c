@@ -1,39 +1,156 @@
-/* `auto`: runs the solvers one after the other, the fastest first, and keeps the best plan. */
+/* `auto`: the pipeline. Cheap phases first, each starting from the best plan so far, until the plan is proven
+ * optimal, fits where that is enough, or the step budget is used up:
+ *
+ *     valley        one skyline, near-linear: within milliseconds there is a plan, often an optimal one
+ *     repair        presses that plan; finishes what is nearly right
+ *     valleys       the other nine variants
+ *     heuristics    what others use; auto is never worse than any of them
+ *     exact         up to 2,048 items: decides one capacity after another, to the proof if there is time
+ *     windows       beyond that: exact search of the neighbourhood of the peak, again and again
+ *     repair        whatever budget is left
+ *
+ * The budget is a number of steps, so that the answer is the same on a slow machine; a clock is the caller's
+ * and speaks through the progress callback. */
+#include "plan/exact.h"
 #include "plan/prepared.h"
+#include "plan/repair.h"
 #include "plan/solver.h"
 #include "plan/valley.h"
 
-/* Every variant of the valley, each against the best so far. */
-static berth_status run_valleys(berth__search *search)
+/* Steps by effort. One is some tenths of a microsecond, so that the default is over within about two seconds,
+ * and sooner where there is little to search: exact search gets a part by item up to a limit, and what is
+ * built for a plan another. */
+static uint64_t steps_of(berth_effort effort, uint64_t item_count)
+{
+    uint64_t searched = 20000 + 100 * item_count * item_count, most = 8000000, built = 4 * item_count;
+    if (effort == BERTH_EFFORT_FAST) {
+        searched = 500 * item_count;
+        most = 200000;
+    }
+    if (effort == BERTH_EFFORT_MAX) {
+        searched = 10000000 * item_count;
+        most = 1000000000;
+        built = 2000 * item_count;
+    }
+    return (searched < most ? searched : most) + built;
+}
+
+static berth_status run_valleys(berth__search *search, unsigned from, unsigned to, uint64_t step_limit)
 {
     const berth__prepared *p = search->prepared;
     uint64_t *offsets = berth__heap_alloc(p->item_count * sizeof *offsets), peak;
     if (!offsets)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u offsets", p->item_count);
     berth_status status = BERTH_OK;
-    bool over = berth__search_phase(search, "valley");
-    for (unsigned variant = 0; variant < BERTH__VALLEY_VARIANTS && !over && !status; variant++) {
+    for (unsigned variant = from; variant < to && !search->stopped && !status; variant++) {
+        if (variant > 0 && search->steps >= step_limit)
+            break;
         status = berth__valley_run(search, variant, search->best_peak, offsets, &peak);
         if (!status && peak != UINT64_MAX)
-            over = berth__search_offer(search, offsets, "valley");
-        over = over || search->stopped;
+            berth__search_offer(search, offsets, "valley");
     }
     berth__heap_free(offsets);
     return status;
 }
 
+/* The time-ordered best fit first: it is what most runtimes do. */
+static berth_status run_heuristics(berth__search *search)
+{
+    static const berth__solver *const all[] = {
+        &berth__solver_greedy,           &berth__solver_best_fit_size,  &berth__solver_first_fit_size,
+        &berth__solver_best_fit_area,    &berth__solver_first_fit_area, &berth__solver_best_fit_breadth,
+        &berth__solver_first_fit_breadth};
+    berth_status status = BERTH_OK;
+    for (size_t k = 0; k < BERTH_COUNT_OF(all) && !status && !search->stopped; k++)
+        status = all[k]->run(search);
+    return status;
+}
+
+/* One question to the exact search, and what follows from its answer. */
+static berth_status ask(berth__search *search, berth__exact *exact, uint64_t target, uint64_t steps,
+                        uint64_t *offsets)
+{
+    berth__exact_answer answer;
+    berth_status status = berth__exact_run(exact, search, target, steps, offsets, &answer);
+    if (status != BERTH_OK)
+        return status;
+    if (answer == BERTH__EXACT_FOUND)
+        berth__search_offer(search, offsets, "exact");
+    if (answer == BERTH__EXACT_INFEASIBLE)
+        berth__search_prove(search, target + 1);
+    return BERTH_OK;
+}
+
+/* A first look with few steps at the goal alone: where it is not hard it is over at once. Then slices of
+ * growing length over several targets between the bound and the best plan. The goal itself comes
+ * first and gets the most, since stepping down by one unit is hopeless; the others make sure that something
+ * is gained where the goal is out of reach, and the last, one below the best, is the proof. */
+static berth_status run_exact(berth__search *search, bool first_look)
+{
+    static const double parts[] = {0.0, 0.5, 0.0, 0.25, 0.0, 0.75, 0.0, 1.0};
+    const berth__prepared *p = search->prepared;
+    berth__exact *exact = NULL;
+    uint64_t *offsets = berth__heap_alloc(p->item_count * sizeof *offsets);
+    berth_status status = BERTH_OUT_OF_HOST_MEMORY;
+    if (offsets)
+        status = berth__exact_create(p, search->seed, BERTH__EXACT_BEST, &exact);
+    uint64_t slice = first_look ? 15000 : 100000;
+    for (unsigned turn = 0; status == BERTH_OK && !search->stopped; turn++) {
+        const uint64_t goal = berth__search_goal(search), excess = search->best_peak - goal;
+        uint64_t target = goal + (uint64_t)((double)(excess - 1) * parts[turn % BERTH_COUNT_OF(parts)]);
+        if (target >= search->best_peak)
+            target = search->best_peak - 1;
+        status = ask(search, exact, target, target == goal ? 4 * slice : slice, offsets);
+        if (first_look)
+            break;
+        if (turn % 2 == 1)
+            slice += slice / 4;
+    }
+    berth__exact_destroy(exact);
+    berth__heap_free(offsets);
+    return status;
+}
+
+static uint64_t part_of(const berth__search *search, unsigned percent)
+{
+    uint64_t left = search->step_budget > search->steps ? search->step_budget - search->steps : 0;
+    return left / 100 * percent;
+}
+
 static berth_status run(berth__search *search)
 {
-    static const berth__solver *const fits[] = {
-        &berth__solver_first_fit_breadth, &berth__solver_best_fit_size, &berth__solver_first_fit_size,
-        &berth__solver_first_fit_area,    &berth__solver_best_fit_area, &berth__solver_best_fit_breadth};
-    berth_status status = berth__solver_greedy.run(search);
-    if (!status && !search->stopped)
-        status = run_valleys(search);
-    for (size_t k = 0; k < BERTH_COUNT_OF(fits) && !status && !search->stopped; k++)
-        status = fits[k]->run(search);
+    const berth__prepared *p = search->prepared;
+    const uint64_t item_count = p->item_count;
+    if (search->step_budget == UINT64_MAX)
+        search->step_budget = steps_of(search->effort, item_count);
+    const bool is_large = item_count >= 50000, is_small = berth__exact_can(p);
+    /* With a budget that the first phases might use up, what is promised comes first. */
+    const bool is_hurried = search->step_budget < 1000 * item_count && search->step_budget < 1000000;
+    berth_status status = BERTH_OK;
+#define PHASE(name, call)                                                    \
+    if (!status && !search->stopped && !berth__search_phase(search, (name))) \
+        status = (call);
+    if (is_hurried)
+        PHASE("heuristics", run_heuristics(search))
+    PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
+    if (is_large)
+        PHASE("repair, first look", berth__repair(search, item_count / 2))
+    PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
+    if (is_small && !is_hurried)
+        PHASE("heuristics", run_heuristics(search))
+    if (is_small)
+        PHASE("exact, first look", run_exact(search, true))
+    PHASE("repair", berth__repair(search, part_of(search, is_small ? 1 : 8) + item_count / 4))
+    if (!is_small && !is_hurried)
+        PHASE("heuristics", run_heuristics(search))
+    if (is_small)
+        PHASE("exact", run_exact(search, false))
+    PHASE("repair to the end", berth__repair(search, UINT64_MAX))
+#undef PHASE
     return status;
 }
 
 const berth__solver berth__solver_auto = {
-    .name = "auto", .about = "runs the others and keeps the best plan; the default", .run = run};
+    .name = "auto",
+    .about = "the whole pipeline, from a quick plan to a proven one; the default",
+    .run = run};

@@ -150,6 +150,8 @@ static berth_status allocate(berth__exact *x)
     ROOM(x->decided, words);
     ROOM(x->conflict, words);
     ROOM(x->crossing, sections);
+    ROOM(x->load, sections);
+    ROOM(x->rivals, sections);
     ROOM(x->weight, sections);
     ROOM(x->priority, count);
     ROOM(x->kept_sets, (2 * count + 2) * words);
@@ -207,11 +209,11 @@ void berth__exact_destroy(berth__exact *x)
 {
     if (!x)
         return;
-    void *all[] = {x->size,     x->adjacent,  x->separation, x->next_equal, x->pins,
-                   x->spans,    x->rows,      x->low,        x->base,       x->deferred_at,
-                   x->offset,   x->why,       x->placed,     x->unplaced,   x->decided,
-                   x->conflict, x->crossing,  x->weight,     x->priority,   x->kept_sets,
-                   x->trail,    x->why_trail, x->lists,      x->sums,       x->over};
+    void *all[] = {x->size,   x->adjacent, x->separation, x->next_equal,  x->pins,     x->spans,
+                   x->rows,   x->low,      x->base,       x->deferred_at, x->offset,   x->why,
+                   x->placed, x->unplaced, x->decided,    x->conflict,    x->crossing, x->load,
+                   x->rivals, x->weight,   x->priority,   x->kept_sets,   x->trail,    x->why_trail,
+                   x->lists,  x->sums,     x->over};
     for (size_t k = 0; k < BERTH_COUNT_OF(all); k++)
         berth__heap_free(all[k]);
     berth__heap_free(x);
@@ -285,6 +287,9 @@ static bool reset(berth__exact *x)
         x->base[i] = i > 0 && x->next_equal[i - 1] == i ? 0 : x->low[i];
         x->deferred_at[i] = EXACT_NONE;
         set_add(x->unplaced, i);
+        for (uint32_t k = berth__piece_begin(x->prepared, i); k < berth__piece_end(x->prepared, i); k++)
+            for (uint32_t s = x->prepared->piece_lower[k]; s < x->prepared->piece_upper[k]; s++)
+                x->load[s] += (uint32_t)x->prepared->piece_size[k];
         for (uint32_t s = x->first[i]; s + 1 < x->last[i]; s++)
             x->crossing[s]++;
         fits = fits && x->low[i] + x->size[i] <= x->capacity;

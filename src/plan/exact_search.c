@@ -105,8 +105,20 @@ static void remember(berth__exact *x, uint32_t item, bool with_why)
                x->words * sizeof(uint64_t));
 }
 
+/* `sign` is 1 or -1. */
+static void change_load(berth__exact *x, uint32_t i, uint32_t sign)
+{
+    const berth__prepared *p = x->prepared;
+    for (uint32_t k = berth__piece_begin(p, i); k < berth__piece_end(p, i); k++) {
+        const uint32_t size = sign * (uint32_t)p->piece_size[k];
+        for (uint32_t s = p->piece_lower[k]; s < p->piece_upper[k]; s++)
+            x->load[s] += size;
+    }
+}
+
 static void unplace(berth__exact *x, uint32_t i)
 {
+    change_load(x, i, 1);
     set_add(x->unplaced, i);
     set_drop(x->placed, i);
     set_drop(x->decided, i);
@@ -196,6 +208,7 @@ static void place(berth__exact *x, uint32_t i)
     x->trail[x->trail_count++] = (exact_undo){.item = i, .was_placed = true};
     BERTH_DCHECK(choice || x->low[i] == x->prepared->fixed[i], "a pin is where it is pinned");
     x->offset[i] = x->low[i];
+    change_load(x, i, UINT32_MAX);
     set_drop(x->unplaced, i);
     set_add(x->placed, i);
     if (choice)
@@ -433,31 +446,90 @@ static bool still_fits(berth__exact *x, exact_entry *list, uint32_t count)
 
 /* ---- The tree. ---- */
 
-/* Of the items with the lowest low, the one with the heaviest section times its priority. */
-static uint32_t pick(const berth__exact *x, const exact_entry *list, uint32_t count)
+static double heaviest_section(const berth__exact *x, uint32_t i)
 {
-    const uint32_t lowest = entry_low(list[0]);
-    uint32_t best = entry_item(list[0]);
-    double best_value = -1.0;
-    for (uint32_t at = 0; at < count && entry_low(list[at]) == lowest; at++) {
+    double heaviest = 0.0;
+    for (uint32_t s = x->first[i]; s < x->last[i]; s++)
+        heaviest = x->weight[s] > heaviest ? x->weight[s] : heaviest;
+    return heaviest;
+}
+
+/* Counts by section how many of the items of lowest low live there, or clears the counts. */
+static void count_rivals(berth__exact *x, const exact_entry *list, uint32_t ties, bool clear)
+{
+    for (uint32_t at = 0; at < ties; at++) {
         uint32_t i = entry_item(list[at]);
-        if (is_pinned(x, i))
-            return i; /* no choice to make */
-        double heaviest = 0.0;
         for (uint32_t s = x->first[i]; s < x->last[i]; s++)
-            heaviest = x->weight[s] > heaviest ? x->weight[s] : heaviest;
-        double value = heaviest * x->priority[i];
+            x->rivals[s] = clear ? 0 : x->rivals[s] + 1;
+    }
+}
+
+/* A section in which nothing may be wasted at this height: one of the items of lowest low that live there must
+ * be placed now. Returns the one with the fewest such items for its weight, one with a single item first, or
+ * EXACT_NONE if there is no such section. */
+static uint32_t tightest_section(const berth__exact *x, const exact_entry *list, uint32_t ties)
+{
+    const uint32_t room = x->capacity - entry_low(list[0]);
+    uint32_t tightest = EXACT_NONE;
+    double fewest = 1e300;
+    for (uint32_t at = 0; at < ties; at++) {
+        uint32_t i = entry_item(list[at]);
+        for (uint32_t s = x->first[i]; s < x->last[i]; s++)
+            if (x->load[s] == room) {
+                if (x->rivals[s] == 1)
+                    return s;
+                if ((double)x->rivals[s] < fewest * x->weight[s]) {
+                    fewest = (double)x->rivals[s] / x->weight[s];
+                    tightest = s;
+                }
+            }
+    }
+    return tightest;
+}
+
+/* How many ends of an item's life are at a wall: no other item of lowest low lives beyond. */
+static uint32_t walls_touched(const berth__exact *x, uint32_t i)
+{
+    bool left = x->first[i] == 0 || x->rivals[x->first[i] - 1] == 0;
+    bool right = x->last[i] == x->sections || x->rivals[x->last[i]] == 0;
+    return (uint32_t)left + (uint32_t)right;
+}
+
+/* Of the items with the lowest low, the one with the heaviest section times its priority; if there is a section
+ * in which nothing may be wasted, of those that live in it, and rather one that fits between walls. */
+static uint32_t pick(berth__exact *x, const exact_entry *list, uint32_t count)
+{
+    static const double wall_factor[] = {1.0, 8.0, 64.0};
+    const uint32_t lowest = entry_low(list[0]);
+    uint32_t best = entry_item(list[0]), ties = 0;
+    for (; ties < count && entry_low(list[ties]) == lowest; ties++)
+        if (is_pinned(x, entry_item(list[ties])))
+            return entry_item(list[ties]); /* no choice to make */
+    if (ties == 1)
+        return best;
+    count_rivals(x, list, ties, false);
+    const uint32_t tight = tightest_section(x, list, ties);
+    double best_value = -1.0;
+    for (uint32_t at = 0; at < ties; at++) {
+        uint32_t i = entry_item(list[at]);
+        double value = heaviest_section(x, i) * x->priority[i];
+        if (tight != EXACT_NONE) {
+            if (x->first[i] > tight || x->last[i] <= tight)
+                continue;
+            value *= wall_factor[walls_touched(x, i)];
+        }
         if (value > best_value) {
             best_value = value;
             best = i;
         }
     }
+    count_rivals(x, list, ties, true);
     return best;
 }
 
 static bool limit_met(berth__exact *x, uint32_t count)
 {
-    if (berth__search_step(x->search, 1 + count / 8) || x->search->steps >= x->step_limit ||
+    if (berth__search_step(x->search, 4 + count / 8) || x->search->steps >= x->step_limit ||
         x->fails >= x->fail_limit)
         x->aborted = true;
     return x->aborted;

@@ -86,6 +86,9 @@ struct berth__exact {
     uint64_t *decided;  /* placed ones that are choices: all but pins */
     uint32_t *crossing; /* by section: unplaced items that also live in the next one */
 
+    uint32_t *load;   /* by section: sizes of unplaced items */
+    uint32_t *rivals; /* scratch of pick, by section; all 0 between calls */
+
     exact_undo *trail;
     size_t trail_count, trail_room;
     uint64_t *why_trail; /* sets */

@@ -140,19 +140,19 @@ static void check_shape(const random_shape *shape, uint64_t seeds, unsigned at_l
 static void test_plain(void **state)
 {
     (void)state;
-    check_shape(&(random_shape){.buffers = 14, .times = 8, .sizes = 7, .unit = 1, .full = 9}, 60000, 60);
+    check_shape(&(random_shape){.buffers = 14, .times = 8, .sizes = 7, .unit = 1, .full = 9}, 30000, 30);
 }
 
 static void test_equal_items(void **state)
 {
     (void)state;
-    check_shape(&(random_shape){.buffers = 16, .times = 7, .sizes = 4, .unit = 1, .full = 6}, 60000, 20);
+    check_shape(&(random_shape){.buffers = 16, .times = 7, .sizes = 4, .unit = 1, .full = 6}, 30000, 10);
 }
 
 static void test_alignment(void **state)
 {
     (void)state;
-    check_shape(&(random_shape){.buffers = 8, .times = 5, .sizes = 5, .unit = 1, .alignments = 4}, 4000, 80);
+    check_shape(&(random_shape){.buffers = 8, .times = 5, .sizes = 5, .unit = 1, .alignments = 4}, 2000, 40);
 }
 
 static void test_pins(void **state)
@@ -165,7 +165,7 @@ static void test_pins(void **state)
 static void test_gaps(void **state)
 {
     (void)state;
-    check_shape(&(random_shape){.buffers = 9, .times = 7, .sizes = 4, .unit = 1, .largest_gap = 3}, 4000, 40);
+    check_shape(&(random_shape){.buffers = 9, .times = 7, .sizes = 4, .unit = 1, .largest_gap = 3}, 2000, 15);
 }
 
 static void test_alias_groups(void **state)

@@ -10,7 +10,10 @@
 #include "base/base.h"
 #include "brute.h"
 
-enum { PROBLEMS = 60 };
+enum {
+    PROBLEMS = 60,
+    STEPS = 40000
+}; /* steps: auto would go on for seconds where it cannot prove anything */
 
 static const random_shape tiny[] = {
     {.buffers = 7, .times = 8, .sizes = 6, .unit = 1},
@@ -43,7 +46,7 @@ static uint64_t solve(const berth_problem *problem, const char *solver, uint64_t
     berth_certificate own = {.struct_size = sizeof own};
     certificate = certificate ? certificate : &own;
     certificate->struct_size = sizeof *certificate;
-    berth_solve_options options = {.struct_size = sizeof options, .solver = solver};
+    berth_solve_options options = {.struct_size = sizeof options, .step_budget = STEPS, .solver = solver};
     assert_int_equal(berth_solve(problem, &options, offsets, certificate), BERTH_OK);
     berth_verdict verdict = {.struct_size = sizeof verdict};
     if (berth_problem_check(problem, offsets, &verdict) != BERTH_OK)
@@ -174,7 +177,8 @@ static void every_allocation_may_fail(void **state)
             shape.largest_gap = shape.alias_groups = shape.pinned_percent = 0;
         random_problem_make(&random, &shape, seed);
         for (size_t k = 0; berth_solver_name(k); k++) {
-            berth_solve_options options = {.struct_size = sizeof options, .solver = berth_solver_name(k)};
+            berth_solve_options options = {
+                .struct_size = sizeof options, .step_budget = STEPS, .solver = berth_solver_name(k)};
             uint64_t live = berth__heap_live();
             berth_status status = BERTH_OUT_OF_HOST_MEMORY;
             for (uint64_t n = 1; status == BERTH_OUT_OF_HOST_MEMORY; n++) {
@@ -209,7 +213,8 @@ static void a_stop_keeps_the_best_plan(void **state)
     berth_certificate c = {.struct_size = sizeof c};
     random_problem_make(&random, &middling, 8);
     watch w = {.stop_at = 1, .answer = BERTH_STOP_CLOCK};
-    berth_solve_options options = {.struct_size = sizeof options, .progress = watch_progress, .context = &w};
+    berth_solve_options options = {
+        .struct_size = sizeof options, .step_budget = STEPS, .progress = watch_progress, .context = &w};
     assert_int_equal(berth_solve(&random.problem, &options, offsets, &c), BERTH_OK);
     assert_int_equal(berth_problem_check(&random.problem, offsets, NULL), BERTH_OK);
     if (!c.proven_optimal)
@@ -243,7 +248,7 @@ static void a_capacity_ends_the_search_unless_minimising(void **state)
         random.problem.capacity_bytes = best * 4 + 64;
         solve(&random.problem, "auto", offsets, &c);
         assert_true(c.stopped_by == BERTH_STOP_FITS || c.stopped_by == BERTH_STOP_OPTIMAL);
-        berth_solve_options options = {.struct_size = sizeof options, .minimise = true};
+        berth_solve_options options = {.struct_size = sizeof options, .step_budget = STEPS, .minimise = true};
         assert_int_equal(berth_solve(&random.problem, &options, offsets, &c), BERTH_OK);
         assert_int_equal(c.peak_bytes, best);
         random.problem.capacity_bytes = 1;
@@ -258,7 +263,7 @@ static void an_unknown_solver_is_named(void **state)
 {
     (void)state;
     berth_problem problem = {.struct_size = sizeof problem};
-    berth_solve_options options = {.struct_size = sizeof options, .solver = "fastest"};
+    berth_solve_options options = {.struct_size = sizeof options, .step_budget = STEPS, .solver = "fastest"};
     assert_int_equal(berth_solve(&problem, &options, NULL, NULL), BERTH_NOT_FOUND);
     assert_non_null(strstr(berth_last_error()->message, "fastest"));
 }

@@ -1,0 +1,218 @@
+/* Families of planning problems of any size, for tests and benches: what compilers and runtimes produce,
+ * problems whose optimum is known, and shapes that slow planners down. The same seed gives the same problem
+ * anywhere. */
+#ifndef BERTH_TESTS_PLAN_FAMILIES_H
+#define BERTH_TESTS_PLAN_FAMILIES_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "berth/problem.h"
+
+typedef struct family {
+    const char *name;
+    const char *about;
+    /* Fills `count` buffers. Returns the optimum in bytes where it is known, else 0. */
+    uint64_t (*fill)(berth_problem_buffer *buffers, size_t count, uint64_t seed);
+} family;
+
+static inline uint64_t family_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9E3779B97F4A7C15U);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+}
+
+static inline uint64_t family_below(uint64_t *state, uint64_t bound)
+{
+    return family_random(state) % bound;
+}
+
+static inline void family_buffer(berth_problem_buffer *buffer, uint64_t lower, uint64_t life, uint64_t size)
+{
+    *buffer = (berth_problem_buffer){.lower = (int64_t)lower,
+                                     .upper = (int64_t)(lower + life),
+                                     .size_bytes = size,
+                                     .fixed_offset = BERTH_NO_OFFSET};
+}
+
+/* Sizes as tensors have them: a few values, each a multiple of 512, over four orders of magnitude. */
+static inline uint64_t family_tensor(uint64_t *state)
+{
+    static const uint64_t bases[] = {1, 1, 2, 4, 8, 16, 49, 64, 98, 196, 392, 784, 1568};
+    return bases[family_below(state, sizeof bases / sizeof *bases)] * (1 + family_below(state, 4)) * 512;
+}
+
+/* A network run forward: an output a step, read by the next few, now and then by one far away (a residual),
+ * and workspaces of one step. */
+static inline uint64_t family_inference(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed, step = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t kind = family_below(&state, 20), life = 1 + family_below(&state, 4);
+        if (kind < 2)
+            life = 4 + family_below(&state, 40);
+        if (kind == 19)
+            life = 1;
+        family_buffer(&buffers[i], step, life, family_tensor(&state));
+        step += family_below(&state, 3) != 0;
+    }
+    return 0;
+}
+
+/* Forward and backward: an activation lives until its gradient is computed, so lives nest; temporaries and
+ * gradients live a few steps on either side. */
+static inline uint64_t family_training(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed;
+    /* Micro-batches of some 600 layers, one after the other. */
+    uint64_t start = 0;
+    for (size_t i = 0; i < count;) {
+        size_t layers = 200 + family_below(&state, 800);
+        for (size_t k = 0; k < layers && i < count; k++) {
+            uint64_t forward = start + k, backward = start + 2 * layers - k;
+            family_buffer(&buffers[i++], forward, backward - forward, family_tensor(&state));
+            if (i < count)
+                family_buffer(&buffers[i++], forward, 1 + family_below(&state, 2), family_tensor(&state));
+            if (i < count)
+                family_buffer(&buffers[i++], backward, 1 + family_below(&state, 3), family_tensor(&state));
+        }
+        start += 2 * layers + 1;
+    }
+    return 0;
+}
+
+/* Some of each, with weights that live throughout long stretches. */
+static inline uint64_t family_mixed(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed;
+    size_t half = count / 2, kept = count / 1000;
+    family_inference(buffers, half, family_random(&state));
+    family_training(buffers + half, count - half - kept, family_random(&state));
+    uint64_t span = count / 4 + 1;
+    for (size_t i = 0; i < kept; i++)
+        family_buffer(&buffers[count - kept + i], family_below(&state, span), 1 + family_below(&state, span),
+                      family_tensor(&state));
+    return 0;
+}
+
+/* A perfect tiling: a rectangle cut again and again, so that the optimum is its height and nothing is free at
+ * any time. Cut next is the largest of a few; across its longer side, mostly. */
+static inline uint64_t family_cut(berth_problem_buffer *buffers, size_t count, uint64_t seed, uint64_t width,
+                                  uint64_t height)
+{
+    uint64_t state = seed;
+    family_buffer(&buffers[0], 0, width, height);
+    size_t have = 1;
+    while (have < count) {
+        size_t chosen = family_below(&state, have);
+        for (int look = 0; look < 6; look++) {
+            size_t other = family_below(&state, have);
+            const berth_problem_buffer *a = &buffers[chosen], *b = &buffers[other];
+            if ((double)(b->upper - b->lower) * (double)b->size_bytes >
+                (double)(a->upper - a->lower) * (double)a->size_bytes)
+                chosen = other;
+        }
+        berth_problem_buffer *old = &buffers[chosen], *cut = &buffers[have];
+        uint64_t life = (uint64_t)(old->upper - old->lower), size = old->size_bytes;
+        bool in_time = (double)life * (double)height > (double)size * (double)width;
+        if (family_below(&state, 4) == 0)
+            in_time = !in_time;
+        *cut = *old;
+        if (in_time && life > 1) {
+            uint64_t at = 1 + family_below(&state, life - 1);
+            old->upper = old->lower + (int64_t)at;
+            cut->lower = old->upper;
+            have++;
+        } else if (!in_time && size > 1) {
+            uint64_t at = 1 + family_below(&state, size - 1);
+            old->size_bytes = at;
+            cut->size_bytes = size - at;
+            have++;
+        }
+    }
+    return height;
+}
+
+/* With times and sizes so fine that few meet by chance. */
+static inline uint64_t family_tiling(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    return family_cut(buffers, count, seed, (uint64_t)1 << 24, (uint64_t)1 << 28);
+}
+
+/* With times and sizes so coarse that many meet by chance, which is much harder. */
+static inline uint64_t family_mosaic(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t side = 8;
+    while (side * side < 16 * (uint64_t)count)
+        side *= 2;
+    return family_cut(buffers, count, seed, side, 16 * side);
+}
+
+static inline uint64_t family_long(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed;
+    for (size_t i = 0; i < count; i++)
+        family_buffer(&buffers[i], family_below(&state, count), 1 + family_below(&state, count),
+                      1 + family_below(&state, 1000000));
+    return 0;
+}
+
+static inline uint64_t family_equal(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed;
+    for (size_t i = 0; i < count; i++)
+        family_buffer(&buffers[i], family_below(&state, count), 1 + family_below(&state, 100), 4096);
+    return 0;
+}
+
+static inline uint64_t family_together(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed, sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        family_buffer(&buffers[i], 0, 1 + family_below(&state, count), 64 * (1 + family_below(&state, 1000)));
+        sum += buffers[i].size_bytes;
+    }
+    return sum;
+}
+
+static inline uint64_t family_huge(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed;
+    for (size_t i = 0; i < count; i++)
+        family_buffer(&buffers[i], family_below(&state, count), 1 + family_below(&state, 30),
+                      1 + family_below(&state, 255));
+    family_buffer(&buffers[0], count / 4, count / 2, (uint64_t)1 << 32);
+    return 0;
+}
+
+static const family families[] = {
+    {"inference", "a network run forward", family_inference},
+    {"training", "forward and backward, nested lives", family_training},
+    {"mixed", "both, and weights kept for long", family_mixed},
+    {"tiling", "a rectangle cut without waste: the optimum is known", family_tiling},
+    {"mosaic", "the same with coarse cuts, much harder", family_mosaic},
+    {"long", "random long lives, half of everything alive at once", family_long},
+    {"equal", "all sizes equal", family_equal},
+    {"together", "all start at once: the optimum is their sum", family_together},
+    {"huge", "one huge buffer among tiny ones", family_huge},
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+/* A problem of a family, with buffers of malloc; free them with family_free. */
+static inline uint64_t family_make(const family *which, size_t count, uint64_t seed, berth_problem *problem)
+{
+    berth_problem_buffer *buffers = malloc(count * sizeof *buffers);
+    uint64_t optimum = which->fill(buffers, count, seed * 0x9E3779B97F4A7C15U + 1);
+    *problem = (berth_problem){.struct_size = sizeof *problem, .buffers = buffers, .buffer_count = count};
+    return optimum;
+}
+
+static inline void family_free(berth_problem *problem)
+{
+    free((void *)problem->buffers);
+}
+
+#endif
