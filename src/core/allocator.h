@@ -22,8 +22,10 @@ struct berth_allocator {
     void *self;
     berth_allocator_ops ops; /* complete: no entry is NULL */
     _Atomic uint32_t references;
-    bool embedded;   /* `destroy` frees the handle too */
-    bool has_header; /* its blocks have a berth__header in front; see core/header.h */
+    bool embedded; /* `destroy` frees the handle too */
+    /* Its blocks have a berth__header in front, with the size that was asked for here; see core/header.h. A
+     * decorator that hands blocks through as they are may say so too. */
+    bool has_header;
 };
 
 /* Fills an embedded handle with one reference. `ops` may lack optional operations, not required ones. */

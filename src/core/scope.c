@@ -114,7 +114,7 @@ berth__label *berth__label_find(berth__holder *holder, const char *text)
     berth__fork_lock(&records_lock, BERTH__RANK_THREADS);
     berth__label *label = intern(text ? text : "");
     berth__fork_unlock(&records_lock, BERTH__RANK_THREADS);
-    size_t place = ((uintptr_t)text >> 3 ^ (uintptr_t)text >> 9) % BERTH__LABEL_CACHE;
+    size_t place = berth__label_place(text);
     holder->cache[place].text = text;
     holder->cache[place].label = label;
     return label;

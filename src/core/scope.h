@@ -64,10 +64,15 @@ static inline berth__holder *berth__holder_here(void)
     return BERTH_LIKELY(mine != NULL) ? mine : berth__holder_take();
 }
 
+static inline size_t berth__label_place(const char *text)
+{
+    return ((uintptr_t)text >> 3 ^ (uintptr_t)text >> 9) % BERTH__LABEL_CACHE;
+}
+
 /* The label of a text (NULL: none). */
 static inline berth__label *berth__label_of(berth__holder *holder, const char *text)
 {
-    size_t place = ((uintptr_t)text >> 3 ^ (uintptr_t)text >> 9) % BERTH__LABEL_CACHE;
+    size_t place = berth__label_place(text);
     if (BERTH_LIKELY(holder->cache[place].text == text && holder->cache[place].label))
         return holder->cache[place].label;
     return berth__label_find(holder, text);

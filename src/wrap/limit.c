@@ -97,18 +97,40 @@ static berth_status over_budget(struct limit *l, size_t size_bytes, const berth_
         (unsigned long long)(in_use + size_bytes));
 }
 
-/* Over a source that knows its blocks' sizes, the common case: the two below are all that a limit costs. */
+/* Over a source that knows its blocks' sizes, the common case. The short ways call nothing but the source, so
+ * that they keep little; everything else is out of line. */
+#define OUT_OF_LINE __attribute__((noinline, cold))
+
+OUT_OF_LINE static berth_status known_undo(struct limit *l, size_t size_bytes, berth_status status)
+{
+    berth__meter_unclaim(&l->budget->meter, size_bytes);
+    return status;
+}
+
+OUT_OF_LINE static berth_status known_allocate_slow(struct limit *l, size_t size_bytes, size_t alignment,
+                                                    const berth_request *request, void **out)
+{
+    if (berth__meter_claim(&l->budget->meter, size_bytes) == BERTH__METER_OVER)
+        return over_budget(l, size_bytes, request);
+    berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
+    return status == BERTH_OK ? status : known_undo(l, size_bytes, status);
+}
+
 static berth_status known_allocate(void *self, size_t size_bytes, size_t alignment,
                                    const berth_request *request, void **out)
 {
     struct limit *l = self;
     /* [M4] [W1] claimed before the inner allocator is asked: no moment has more than the budget in use. */
-    if (BERTH_UNLIKELY(berth__meter_claim(&l->budget->meter, size_bytes) == BERTH__METER_OVER))
-        return over_budget(l, size_bytes, request);
+    if (BERTH_UNLIKELY(!berth__meter_take_quick(&l->budget->meter, size_bytes)))
+        return known_allocate_slow(l, size_bytes, alignment, request, out);
     berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
-        berth__meter_unclaim(&l->budget->meter, size_bytes);
-    return status;
+    return BERTH_LIKELY(status == BERTH_OK) ? status : known_undo(l, size_bytes, status);
+}
+
+OUT_OF_LINE static berth_status known_give_slow(struct limit *l, uint64_t size_bytes)
+{
+    berth__meter_give(&l->budget->meter, size_bytes);
+    return BERTH_OK;
 }
 
 static berth_status known_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
@@ -117,9 +139,10 @@ static berth_status known_deallocate(void *self, void *p, size_t size_bytes, ber
     uint64_t known =
         berth__header_size(p); /* before it is gone; the source itself tells whether it is live */
     berth_status status = berth__deallocate(l->base.base.inner, p, size_bytes, stream);
-    if (BERTH_LIKELY(status == BERTH_OK))
-        berth__meter_give(&l->budget->meter, known);
-    return status;
+    if (BERTH_UNLIKELY(status != BERTH_OK))
+        return status;
+    return BERTH_LIKELY(berth__meter_give_quick(&l->budget->meter, known)) ? BERTH_OK
+                                                                           : known_give_slow(l, known);
 }
 
 static berth_status limit_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -204,6 +227,7 @@ berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, be
         berth__heap_free(l);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's map");
     }
+    l->base.base.base.has_header = inner->has_header;
     l->budget = berth_budget_retain(budget);
     *out = &l->base.base.base;
     return BERTH_OK;
