@@ -70,7 +70,7 @@ void berth_plan_cache_destroy(berth_plan_cache *c)
 static kept *find(const berth_plan_cache *c, const void *key, size_t key_bytes)
 {
     for (kept *k = c->newest; k; k = k->older)
-        if (k->key_bytes == key_bytes && memcmp(k->key, key, key_bytes) == 0)
+        if (k->key_bytes == key_bytes && (key_bytes == 0 || memcmp(k->key, key, key_bytes) == 0))
             return k;
     return NULL;
 }
