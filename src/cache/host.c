@@ -21,8 +21,6 @@ static berth_status not_a_cache(const char *function)
 /* The block becomes its user's. Inside. */
 static inline void hand_out(host_inside in, host_block *b, size_t size_bytes, const char *label)
 {
-    berth__annotate_undefined(b->address, size_bytes);
-    berth__annotate_noaccess(b->address + size_bytes, b->size - size_bytes);
     if (BERTH_LIKELY(in.stock != NULL))
         *berth__host_guess(in.stock, b->address) = b;
     atomic_store_explicit(&b->requested, size_bytes, memory_order_relaxed);
@@ -43,6 +41,8 @@ typedef struct wish {
 /* Hands out a block that was just taken, and counts it where the thread's credit suffices. Inside. */
 static void grant(host_inside in, host_block *b, wish *w)
 {
+    berth__annotate_undefined(b->address, w->size_bytes);
+    berth__annotate_noaccess(b->address + w->size_bytes, b->size - w->size_bytes);
     hand_out(in, b, w->size_bytes, berth__label_text(w->request));
     /* With a stream to be noted first, which may fail, counting comes later. */
     w->counted = in.stock && !w->request->stream && berth__meter_add_inside(in.slot, b->size);
@@ -380,7 +380,6 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
         return free_general(c, p, NULL);
     }
     BERTH__METER_STORE(slot->credit, credit);
-    berth__annotate_noaccess(b->address, b->size);
     b->next = stock->bins[bin].newest;
     stock->bins[bin].newest = b;
     stock->bins[bin].count++;

@@ -51,6 +51,7 @@ typedef enum host_special {
     HOST_CLOCK = 32,
     HOST_SOFT_LIMIT = 64,
     HOST_SYMMETRIC = 128, /* the barrier costs both sides */
+    HOST_ANNOTATED = 256, /* a checker of memory listens */
 } host_special;
 
 typedef struct host_block host_block;

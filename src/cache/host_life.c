@@ -313,7 +313,8 @@ static void apply_options(host_cache *c, const berth_host_cache_options *options
     berth__barrier_heavy(); /* decides what kind of barrier there is */
     atomic_store(&c->meter.stopped, (options->clock_ns ? HOST_CLOCK : 0u) |
                                         (options->soft_limit_bytes ? HOST_SOFT_LIMIT : 0u) |
-                                        (atomic_load(&berth__barrier_is_asymmetric) ? 0u : HOST_SYMMETRIC));
+                                        (atomic_load(&berth__barrier_is_asymmetric) ? 0u : HOST_SYMMETRIC) |
+                                        (BERTH__ANNOTATES() ? HOST_ANNOTATED : 0u));
     for (size_t i = 0; i < HOST_TABLE; i++)
         c->class_table[i] = (uint16_t)berth__class_of(&c->classes, (i + 1) << berth__class_granule_log2);
     while (berth__class_step(&c->classes, c->first_single) < BERTH__PAGE_BYTES)
