@@ -48,7 +48,7 @@ static inline bool enter(berth__pool *pool, struct inside *in)
         *in = (struct inside){memo->slot, memo->value};
     else if (!find_own(pool, in))
         return false;
-    return berth__meter_enter(&pool->meter, in->slot);
+    return in->stock && berth__meter_enter(&pool->meter, in->slot);
 }
 
 static inline void leave(struct inside *in)

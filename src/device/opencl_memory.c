@@ -109,7 +109,7 @@ berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, si
         return status;
     if (from_system(ocl, kind))
         return system_block(size_bytes, alignment, out);
-    void *raw;
+    void *raw = NULL;
     bool over_aligned = alignment > NATURAL_ALIGNMENT;
     status = block(ocl, kind, over_aligned ? size_bytes + alignment : size_bytes, &raw);
     if (status != BERTH_OK)
@@ -182,7 +182,7 @@ static berth_status copy_overlapping(berth_device device, ocl_queue queue, void 
                                      size_t size_bytes)
 {
     ocl_device *ocl = berth__ocl_device(device);
-    void *between;
+    void *between = NULL;
     berth_status status = block(ocl, BERTH_MEMORY_DEVICE, size_bytes, &between);
     if (status != BERTH_OK)
         return status;
