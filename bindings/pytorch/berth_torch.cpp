@@ -1,9 +1,12 @@
 // Berth as libtorch's CPU allocator: builds the stack of allocators and hands its blocks to tensors.
 #include "berth_torch.h"
 
+#include <array>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
@@ -24,27 +27,66 @@ namespace
 #define ALLOCATE_CONST const
 #endif
 
-// One stack of allocators. Older ones stay for the tensors that came from them.
+// One stack of allocators. Those that are no longer in use stay for the tensors that came from them.
 struct stack {
+    berth_torch_options options;
     berth_allocator *top;
     berth_allocator *tracker; // nullptr: none
     unsigned python_frames;
-    stack *older;
+    c10::DeleterFnPtr free;
 };
 
-std::atomic<stack *> newest{nullptr};
-std::mutex installing;
+// A deleter is a bare function and the context must be the data pointer itself, or mkldnn asserts: so that a
+// free goes straight to the stack a tensor came from, each place in this table has a deleter of its own.
+constexpr std::size_t most_stacks = 64;
+std::atomic<stack *> stacks[most_stacks];
+std::atomic<std::size_t> stack_count{0};
 
-void free_block(void *p)
+std::atomic<stack *> latest{nullptr};  // what berth_torch_allocator answers
+std::atomic<stack *> serving{nullptr}; // the same, or nullptr while libtorch's own serves
+std::mutex installing;
+c10::Allocator *before = nullptr; // libtorch's own; written once, before our allocator is known to it
+
+void free_in(stack *s, void *p)
 {
     if (!p)
         return;
-    // Each allocator knows its own blocks, so that the one a block came from is found by asking, newest
-    // first.
-    for (stack *s = newest.load(std::memory_order_acquire); s; s = s->older)
-        if (berth_deallocate(s->top, p, 0, nullptr) != BERTH_BAD_FREE)
-            return;
-    TORCH_WARN("berth: ", berth_last_error()->message);
+    c10::profiledCPUMemoryReporter().Delete(p);
+    if (C10_UNLIKELY(berth_deallocate(s->top, p, 0, nullptr) != BERTH_OK))
+        TORCH_WARN("berth: ", berth_last_error()->message);
+}
+
+template <std::size_t Place> void free_from(void *p)
+{
+    free_in(stacks[Place].load(std::memory_order_relaxed), p);
+}
+
+template <std::size_t... Places>
+constexpr std::array<c10::DeleterFnPtr, sizeof...(Places)> make_deleters(std::index_sequence<Places...>)
+{
+    return {{&free_from<Places>...}};
+}
+constexpr auto deleters = make_deleters(std::make_index_sequence<most_stacks>{});
+
+bool owns(stack *s, void *p)
+{
+    berth_status status = berth_allocator_owns(s->top, p);
+    // UNSUPPORTED: it lies in a block that another thread replays from.
+    return status == BERTH_OK || status == BERTH_UNSUPPORTED;
+}
+
+// For raw_deallocate, which mkldnn uses for what it keeps: the pointer is all there is, and it may be older
+// than berth.
+void free_raw(void *p)
+{
+    if (!p)
+        return;
+    for (std::size_t i = stack_count.load(std::memory_order_acquire); i-- > 0;) {
+        stack *s = stacks[i].load(std::memory_order_relaxed);
+        if (owns(s, p))
+            return free_in(s, p);
+    }
+    before->raw_deallocate(p);
 }
 
 class berth_cpu_allocator final : public c10::Allocator
@@ -52,21 +94,26 @@ class berth_cpu_allocator final : public c10::Allocator
   public:
     c10::DataPtr allocate(std::size_t bytes) ALLOCATE_CONST override
     {
-        stack *s = newest.load(std::memory_order_acquire);
+        stack *s = serving.load(std::memory_order_acquire);
+        if (C10_UNLIKELY(!s))
+            return before->allocate(bytes);
         void *p = nullptr;
         berth_request request = BERTH_REQUEST_INIT;
         if (C10_UNLIKELY(s->python_frames != 0))
             request.label = berth_torch_python_stack(s->python_frames);
         berth_status status = berth_allocate(s->top, bytes, BERTH_ALIGNMENT, &request, &p);
-        TORCH_CHECK(status == BERTH_OK, "berth: out of memory for a CPU tensor of ", bytes, " bytes (",
-                    berth_status_words(status), "). ", berth_last_error()->message);
-        // Pointer and context are the same, or mkldnn asserts.
-        return {p, p, &free_block, c10::Device(c10::DeviceType::CPU)};
+        if (C10_UNLIKELY(status != BERTH_OK)) {
+            c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
+            TORCH_CHECK(false, "berth: out of memory for a CPU tensor of ", bytes, " bytes (",
+                        berth_status_words(status), "). ", berth_last_error()->message);
+        }
+        c10::profiledCPUMemoryReporter().New(p, bytes); // for torch.profiler(profile_memory=True)
+        return {p, p, s->free, c10::Device(c10::DeviceType::CPU)};
     }
 
     c10::DeleterFnPtr raw_deleter() const override
     {
-        return &free_block;
+        return &free_raw;
     }
 
 #if TORCH_AT_LEAST(2, 1)
@@ -172,8 +219,9 @@ berth_status build(const berth_torch_options &options, stack *s)
         status = berth_scope_meter_create(b.top(), &outer);
         status = b.wrapped(status, outer);
     }
-    if (status == BERTH_OK && options.tracking)
-        status = add_tracking(b, options.stack_depth, &s->tracker);
+    // The heap cannot tell whether a pointer is its own, see free_raw; a tracker can.
+    if (status == BERTH_OK && (options.tracking || options.source == BERTH_TORCH_SYSTEM))
+        status = add_tracking(b, options.tracking ? options.stack_depth : 0, &s->tracker);
     if (status == BERTH_OK) {
         status = berth_explain_create(b.top(), &outer);
         status = b.wrapped(status, outer);
@@ -191,7 +239,38 @@ berth_cpu_allocator *instance()
     return the_one;
 }
 
-c10::Allocator *before = nullptr; // guard: installing; libtorch's own
+bool is_same(const berth_torch_options &a, const berth_torch_options &b)
+{
+    return a.source == b.source && a.tracking == b.tracking && a.stack_depth == b.stack_depth &&
+           a.python_stacks == b.python_stacks && a.guard == b.guard && a.compacting == b.compacting &&
+           a.limit_bytes == b.limit_bytes;
+}
+
+// With the lock: the stack that was made with these options before, or a new one.
+berth_status find_or_build(const berth_torch_options &options, stack **out)
+{
+    const std::size_t count = stack_count.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < count; i++) {
+        *out = stacks[i].load(std::memory_order_relaxed);
+        if (is_same((*out)->options, options))
+            return BERTH_OK;
+    }
+    if (count == most_stacks)
+        return BERTH_OVERFLOW;
+    std::unique_ptr<stack> s(new (std::nothrow) stack{});
+    if (!s)
+        return BERTH_OUT_OF_HOST_MEMORY;
+    const berth_status status = build(options, s.get());
+    if (status != BERTH_OK)
+        return status;
+    s->options = options;
+    s->python_frames = options.tracking ? options.python_stacks : 0;
+    s->free = deleters[count];
+    *out = s.release();
+    stacks[count].store(*out, std::memory_order_relaxed);
+    stack_count.store(count + 1, std::memory_order_release);
+    return BERTH_OK;
+}
 
 } // namespace
 
@@ -204,39 +283,38 @@ berth_status berth_torch_install(const berth_torch_options *options)
         options->source > BERTH_TORCH_SYSTEM)
         return BERTH_INVALID_ARGUMENT;
     const std::lock_guard<std::mutex> lock(installing);
-    stack *s = new (std::nothrow) stack{};
-    if (!s)
-        return BERTH_OUT_OF_HOST_MEMORY;
-    berth_status status = build(*options, s);
-    if (status != BERTH_OK) {
-        delete s;
+    stack *s = nullptr;
+    const berth_status status = find_or_build(*options, &s);
+    if (status != BERTH_OK)
         return status;
-    }
-    s->python_frames = options->tracking ? options->python_stacks : 0;
-    s->older = newest.load(std::memory_order_relaxed);
-    newest.store(s, std::memory_order_release);
+    stack *old = latest.exchange(s, std::memory_order_acq_rel);
+    serving.store(s, std::memory_order_release);
     if (c10::GetCPUAllocator() != instance()) {
-        before = c10::GetCPUAllocator();
+        if (!before)
+            before = c10::GetCPUAllocator();
         c10::SetCPUAllocator(instance(), priority);
     }
-    return BERTH_OK;
+    std::size_t released = 0;
+    if (old && old != s)
+        berth_trim(old->top, 0, &released); // nobody else would use what lies idle there
+    return c10::GetCPUAllocator() == instance() ? BERTH_OK : BERTH_UNSUPPORTED;
 }
 
+// Our allocator stays in libtorch and passes on: mkldnn frees what it kept through the allocator of the day.
 void berth_torch_uninstall(void)
 {
     const std::lock_guard<std::mutex> lock(installing);
-    if (before && c10::GetCPUAllocator() == instance())
-        c10::SetCPUAllocator(before, priority);
+    serving.store(nullptr, std::memory_order_release);
 }
 
 berth_allocator *berth_torch_allocator(void)
 {
-    stack *s = newest.load(std::memory_order_acquire);
+    stack *s = latest.load(std::memory_order_acquire);
     return s ? s->top : nullptr;
 }
 
 berth_allocator *berth_torch_tracker(void)
 {
-    stack *s = newest.load(std::memory_order_acquire);
+    stack *s = latest.load(std::memory_order_acquire);
     return s ? s->tracker : nullptr;
 }

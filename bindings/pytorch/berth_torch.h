@@ -12,7 +12,7 @@ extern "C" {
 
 typedef enum berth_torch_source {
     BERTH_TORCH_POOL = 0,   /* blocks are cut from a pool and reused */
-    BERTH_TORCH_SYSTEM = 1, /* the C heap */
+    BERTH_TORCH_SYSTEM = 1, /* the C heap, always tracked */
 } berth_torch_source;
 
 /* The stack, from the bottom: source, limit, guard, scope meter, tracking, explain, planned. */
@@ -33,18 +33,20 @@ typedef struct berth_torch_options {
     }
 
 /* Makes berth the CPU allocator of libtorch in this process, or puts another stack in place of the one
- * before: tensors that are alive keep the stack they came from. `options` may be NULL. Any thread. BERTH_OK,
- * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
+ * before: tensors that are alive keep the stack they came from, and options that were given before bring
+ * their stack back. `options` may be NULL and is copied. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_OUT_OF_HOST_MEMORY, BERTH_OVERFLOW (64 different stacks were made), BERTH_UNSUPPORTED (libtorch has
+ * an allocator of a higher priority than 100). */
 BERTH_API berth_status berth_torch_install(const berth_torch_options *options);
 
-/* New tensors come from libtorch's own allocator again; those that are alive stay valid. */
+/* New tensors come from libtorch's own allocator again; those that are alive stay valid. Any thread. */
 BERTH_API void berth_torch_uninstall(void);
 
 /* The top of the present stack, a planned allocator: for berth_stats_get, berth_record_begin and the like.
- * Borrowed. NULL before berth_torch_install. */
+ * Borrowed, and valid for ever. NULL before berth_torch_install. Any thread. */
 BERTH_API berth_allocator *berth_torch_allocator(void);
 
-/* The tracker in the present stack, NULL if there is none. Borrowed. */
+/* The tracker in the present stack, NULL if there is none. Borrowed, and valid for ever. Any thread. */
 BERTH_API berth_allocator *berth_torch_tracker(void);
 
 #ifdef __cplusplus

@@ -160,7 +160,8 @@ _visit_scopes = _function("berth_scope_visit", _status, _scope_fn, ctypes.c_void
 
 def _check(status):
     if status != _OK:
-        words = _last_error().contents.message.decode(errors="replace")
+        error = _last_error().contents
+        words = error.message.decode(errors="replace") if error.status == status else ""
         raise BerthError(words or _status_words(status).decode())
 
 
@@ -225,16 +226,22 @@ class scope(contextlib.ContextDecorator):
     """Names what is allocated inside; after the end, peak_bytes is what it took at most beyond the begin."""
 
     def __init__(self, name):
-        self.name, self.peak_bytes = name, None
+        self.name, self.peak_bytes, self._scope = name, None, None
+
+    def _recreate_cm(self):  # as a decorator: each call has a scope of its own, also in threads and recursion
+        return scope(self.name)
 
     def __enter__(self):
+        if self._scope is not None:
+            raise BerthError(f"the scope {self.name!r} is open already: make another one")
         self._scope = _Scope()
         _scope_begin(self._scope, _labels.setdefault(self.name, self.name.encode()))
         return self
 
     def __exit__(self, *_):
-        _scope_end(self._scope)
-        self.peak_bytes = _scope_peak(self._scope)
+        ended, self._scope = self._scope, None
+        _scope_end(ended)
+        self.peak_bytes = _scope_peak(ended)
         return False
 
 
@@ -336,60 +343,85 @@ class Plan:
         return f"<berth plan: {len(self)} allocations in {self.peak_bytes} bytes>"
 
 
-@contextlib.contextmanager
-def _run(kind, plan, strict, end):
-    # The collector frees tensors whenever it likes, in one run here and in another there: not inside a scope.
-    gc.collect()
-    collects = gc.isenabled()
-    gc.disable()
-    allocator = _allocator()
-    try:
-        _check(_begin[kind](allocator, _RunOptions(plan=plan._handle, strict=strict)))
-        try:
-            yield
-        finally:
-            status = end(allocator)
-        _check(status)
-    finally:
-        if collects:
+class _Run:
+    """A scope of the calling thread. Entering and leaving it is part of every replayed run, hence no generators."""
+
+    def __init__(self, plan, kind, strict=False):
+        if not isinstance(plan, Plan):
+            raise TypeError(f"expected a berth_torch.Plan, got {plan!r}")
+        self._plan, self._options, self._begin = plan, _RunOptions(plan=plan._handle, strict=strict), _begin[kind]
+
+    def __enter__(self):
+        # The collector frees tensors whenever it likes, in one run here and in another there: not inside a scope.
+        self._collects = gc.isenabled()
+        gc.disable()
+        self._allocator = _allocator()
+        status = self._begin(self._allocator, self._options)
+        if status != _OK:
+            self._collect_again()
+            _check(status)
+        return self._result()
+
+    def __exit__(self, error, *_):
+        status = self._end(self._allocator)
+        self._collect_again()
+        if error is None:
+            _check(status)
+        return False
+
+    def _collect_again(self):
+        if self._collects:
             gc.enable()
 
 
-@contextlib.contextmanager
-def record(plan=None):
+class record(_Run):
     """Records this thread's tensor allocations and plans them when the block ends: with record() as plan."""
-    plan = plan or Plan()
-    with _run("record", plan, False, _record_end):
-        yield plan
+
+    def __init__(self, plan=None):
+        super().__init__(Plan() if plan is None else plan, "record")
+
+    def _result(self):
+        return self._plan
+
+    def _end(self, allocator):
+        return _record_end(allocator)
 
 
-class Report(dict):
-    """What a replay did; print it for people."""
+class Report:
+    """What a replay did, by name: report["from_plan"]; print it for people. Filled when the block ends."""
 
-    text = ""
+    def __init__(self):
+        self._filled = _Report()
+
+    def __getitem__(self, name):
+        if name not in self.keys():
+            raise KeyError(name)
+        return getattr(self._filled, name)
+
+    def keys(self):
+        return [name for name, _ in _Report._fields_ if name not in ("struct_size", "deviations")]
 
     def __str__(self):
-        return self.text
+        room = ctypes.create_string_buffer(4096)
+        _report_text(self._filled, room, len(room))
+        return room.value.decode(errors="replace")
 
 
-@contextlib.contextmanager
-def replay(plan, strict=False):
+class replay(_Run):
     """Serves this thread's tensor allocations from the plan's block: with replay(plan) as report.
 
     What does not follow the plan comes from the allocator below, and the report names it; strict makes it an error.
     """
-    report, filled = Report(), _Report()
 
-    def end(allocator):
-        status = _replay_end(allocator, filled)
-        room = ctypes.create_string_buffer(4096)
-        _report_text(filled, room, len(room))
-        report.text = room.value.decode(errors="replace")
-        report.update((name, value) for name, value in filled.as_dict().items() if name != "deviations")
-        return status
+    def __init__(self, plan, strict=False):
+        super().__init__(plan, "replay", strict)
 
-    with _run("replay", plan, strict, end):
-        yield report
+    def _result(self):
+        self._report = Report()
+        return self._report
+
+    def _end(self, allocator):
+        return _replay_end(allocator, self._report._filled)
 
 
 class Verdict:
@@ -401,19 +433,22 @@ class Verdict:
         return bool(self.same)
 
 
-@contextlib.contextmanager
-def validate(plan):
+class validate(_Run):
     """Compares this thread's tensor allocations with the plan: with validate(plan) as verdict."""
-    verdict, difference = Verdict(), _Difference()
 
-    def end(allocator):
+    def __init__(self, plan):
+        super().__init__(plan, "validate")
+
+    def _result(self):
+        self._verdict = Verdict()
+        return self._verdict
+
+    def _end(self, allocator):
+        difference = _Difference()
         status = _validate_end(allocator, difference)
-        verdict.same = status == _OK
-        verdict.words = difference.words.decode(errors="replace")
+        self._verdict.same = status == _OK
+        self._verdict.words = difference.words.decode(errors="replace")
         return _OK if status == _MISMATCH else status
-
-    with _run("validate", plan, False, end):
-        yield verdict
 
 
 _plans = {}

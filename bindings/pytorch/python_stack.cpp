@@ -27,7 +27,9 @@ struct python {
     object (*get_attribute)(object, const char *);
     const char *(*to_utf8)(object, intptr_t *);
     void (*decrement)(object);
-    void (*clear_error)();
+    void (*take_error)(object *, object *, object *);
+    void (*give_error)(object, object, object);
+    int (*is_finalizing)(); // nullptr: an old interpreter that does not tell
     bool complete;
 };
 
@@ -48,7 +50,8 @@ const python &interpreter()
                      find(p.frame_back, "PyFrame_GetBack") && find(p.frame_line, "PyFrame_GetLineNumber") &&
                      find(p.get_attribute, "PyObject_GetAttrString") &&
                      find(p.to_utf8, "PyUnicode_AsUTF8AndSize") && find(p.decrement, "Py_DecRef") &&
-                     find(p.clear_error, "PyErr_Clear");
+                     find(p.take_error, "PyErr_Fetch") && find(p.give_error, "PyErr_Restore");
+        find(p.is_finalizing, "Py_IsFinalizing") || find(p.is_finalizing, "_Py_IsFinalizing");
         return p;
     }();
     return found;
@@ -61,8 +64,6 @@ void append_attribute(const python &p, std::string &text, object code, const cha
     if (words) {
         const char *slash = last_part ? std::strrchr(words, '/') : nullptr;
         text += slash ? slash + 1 : words;
-    } else {
-        p.clear_error();
     }
     if (value)
         p.decrement(value);
@@ -99,8 +100,14 @@ const char *berth_torch_python_stack(unsigned frames)
     // A thread that Python does not know (an intra-op worker) has no frames, and must not wait for the GIL.
     if (!p.complete || !p.is_initialized() || !p.this_thread())
         return nullptr;
+    // Nor may it ask an interpreter that is going away, which would end the thread.
+    if (p.is_finalizing && p.is_finalizing())
+        return nullptr;
     int state = p.ensure();
+    object type = nullptr, value = nullptr, trace = nullptr;
+    p.take_error(&type, &value, &trace); // an error that is on its way is not ours to lose
     std::string text = read_frames(p, frames);
+    p.give_error(type, value, trace);
     p.release(state);
     if (text.empty())
         return nullptr;

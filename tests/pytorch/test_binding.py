@@ -125,7 +125,7 @@ class Binding(unittest.TestCase):
         with berth_torch.validate(plan) as verdict:
             tensor(2).mul(2).sum()
         self.assertFalse(verdict)
-        self.assertIn("1048576", verdict.words + str(1048576))
+        self.assertIn(str(2 * MIB), verdict.words)
 
     def test_an_exception_ends_the_scope(self):
         with self.assertRaises(ZeroDivisionError):
@@ -179,9 +179,84 @@ class Binding(unittest.TestCase):
 
     def test_worker_processes(self):
         loader = torch.utils.data.DataLoader(DataSet(), batch_size=3, num_workers=2)
-        with berth_torch.record():
+        with berth_torch.record() as plan:
             total = sum(float(batch.sum()) for batch in loader)
         self.assertEqual(total, sum(range(12)) * 2 * 1000)
+        with berth_torch.replay(plan):
+            again = sum(float(batch.sum()) for batch in loader)
+        self.assertEqual(again, total)
+
+    def test_the_same_options_bring_their_stack_back(self):
+        for _ in range(100):
+            berth_torch.enable(compacting=True)
+            berth_torch.enable()
+        kept = tensor(1)
+        before = berth_torch.memory_allocated()
+        berth_torch.enable(compacting=True)
+        self.assertLess(berth_torch.memory_allocated(), before)
+        berth_torch.enable()
+        self.assertEqual(berth_torch.memory_allocated(), before)
+        del kept
+
+    def test_mkldnn_frees_through_the_allocator_of_the_day(self):
+        convolution, image = torch.nn.Conv2d(3, 8, 3), torch.rand(1, 3, 32, 32)
+        stacks = (berth_torch.disable, berth_torch.enable, lambda: berth_torch.enable("system"))
+        with torch.no_grad():
+            expected = convolution(image)
+            kept = []
+            for use in stacks * 2:
+                use()
+                kept.append(image.to_mkldnn())
+                self.assertTrue(torch.equal(convolution(image), expected))
+            for use in stacks:
+                use()
+                del kept[0], kept[-1]
+
+    def test_the_profiler_sees_tensors(self):
+        from torch.profiler import ProfilerActivity, profile
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+            tensor(4)
+        self.assertGreaterEqual(max(event.cpu_memory_usage for event in profiled.key_averages()), 4 * MIB)
+
+    def test_a_scope_as_decorator(self):
+        @berth_torch.scope("factorial")
+        def factorial(n):
+            return tensor(0.1) if n < 2 else factorial(n - 1) * n
+
+        threads = [threading.Thread(target=factorial, args=(5,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertIn("factorial", [row["label"] for row in berth_torch.scopes()])
+        with berth_torch.scope("open") as scope, self.assertRaises(berth_torch.BerthError):
+            with scope:
+                pass
+
+    def test_a_plan_that_is_given_is_filled(self):
+        plan = berth_torch.Plan()
+        with berth_torch.record(plan) as same:
+            tensor(1).sum()
+        self.assertIs(same, plan)
+        self.assertGreater(len(plan), 0)
+        with self.assertRaises(TypeError):
+            berth_torch.replay(None)
+
+    def test_tensors_that_outlive_the_interpreter(self):
+        words = ("import torch, berth_torch, atexit, threading\n"
+                 "berth_torch.enable(tracking=True, python_stacks=2)\n"
+                 "kept = torch.ones(1000, requires_grad=True)\n"
+                 "(kept * 2).sum().backward()\n"
+                 "with berth_torch.record() as plan: torch.ones(1000)\n"
+                 "with berth_torch.replay(plan): held = torch.ones(1000)\n"
+                 "atexit.register(lambda: torch.ones(10))\n"
+                 "class Late:\n"
+                 "    def __init__(self): self.tensor = torch.ones(1000)\n"
+                 "    def __del__(self): self.tensor = self.tensor + 1\n"
+                 "late = Late()\n"
+                 "print('done')\n")
+        done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "done\n"), done.stderr)
 
     def test_autograd_threads(self):
         weights = torch.ones(1000, requires_grad=True)
