@@ -53,13 +53,14 @@ static berth_status run_valleys(berth__search *search, unsigned from, unsigned t
     return status;
 }
 
-/* The time-ordered best fit first: it is what most runtimes do. */
+/* The time-ordered best fit first, since it is what most runtimes do; then those that are best most often. */
 static berth_status run_heuristics(berth__search *search)
 {
     static const berth__solver *const all[] = {
-        &berth__solver_greedy,           &berth__solver_best_fit_size,  &berth__solver_first_fit_size,
-        &berth__solver_best_fit_area,    &berth__solver_first_fit_area, &berth__solver_best_fit_breadth,
-        &berth__solver_first_fit_breadth};
+        &berth__solver_greedy,         &berth__solver_best_fit_breadth,
+        &berth__solver_best_fit_size,  &berth__solver_first_fit_breadth,
+        &berth__solver_first_fit_size, &berth__solver_best_fit_area,
+        &berth__solver_first_fit_area};
     berth_status status = BERTH_OK;
     for (size_t k = 0; k < BERTH_COUNT_OF(all) && !status && !search->stopped; k++)
         status = all[k]->run(search);
@@ -124,28 +125,35 @@ static berth_status run(berth__search *search)
     if (search->step_budget == UINT64_MAX)
         search->step_budget = steps_of(search->effort, item_count);
     const bool is_large = item_count >= 50000, is_small = berth__exact_can(p);
-    /* With a budget that the first phases might use up, what is promised comes first. */
-    const bool is_hurried = search->step_budget < 1000 * item_count && search->step_budget < 1000000;
+    /* The heuristics cost some hundred steps an item: with plenty they come early, with little in the middle,
+     * and first of all where even the valley might use up the budget, since never to be worse is a promise.
+     */
+    const unsigned turn = search->step_budget < 4 * item_count      ? 0
+                          : is_large                                ? 3
+                          : search->step_budget >= 500 * item_count ? 1
+                                                                    : 2;
     berth_status status = BERTH_OK;
 #define PHASE(name, call)                                                    \
     if (!status && !search->stopped && !berth__search_phase(search, (name))) \
         status = (call);
-    if (is_hurried)
-        PHASE("heuristics", run_heuristics(search))
+#define HEURISTICS(at) \
+    if (turn == (at))  \
+    PHASE("heuristics", run_heuristics(search))
+    HEURISTICS(0)
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
+    HEURISTICS(1)
     if (is_large)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
-    if (is_small && !is_hurried)
-        PHASE("heuristics", run_heuristics(search))
+    HEURISTICS(2)
     if (is_small)
         PHASE("exact, first look", run_exact(search, true))
     PHASE("repair", berth__repair(search, part_of(search, is_small ? 1 : 8) + item_count / 4))
-    if (!is_small && !is_hurried)
-        PHASE("heuristics", run_heuristics(search))
+    HEURISTICS(3)
     if (is_small)
         PHASE("exact", run_exact(search, false))
     PHASE("repair to the end", berth__repair(search, UINT64_MAX))
+#undef HEURISTICS
 #undef PHASE
     return status;
 }

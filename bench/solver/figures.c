@@ -1,0 +1,365 @@
+/* The planner's figures, one line each: what was reached, what is to be reached.
+ *
+ *     build-bench/bench/solver_figures [--data FOLDER] [--seeds N] [--large N] [--plot FILE.svg] [PART...]
+ *
+ * Parts: hard, real, large, tilings, growth; all without. FOLDER (or BERTH_DATA) holds the planner instances
+ * as planner/minimalloc/A.1048576.csv and so on; without it hard and real are left out, and it is said. Times
+ * are of the process's processor time, without reading files, so that a busy machine disturbs them less. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "berth/problem_file.h"
+#include "plan/exact.h"
+#include "plan_families.h"
+
+static const char *data_folder;
+static unsigned seeds = 10;
+static size_t large = 1000000;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+typedef struct outcome {
+    double seconds, ratio;
+    long memory_mib;
+    bool optimal, fits, valid;
+    char phase[32];
+} outcome;
+
+static berth_stop until(void *context, const berth_progress *progress)
+{
+    (void)progress;
+    return now() > *(const double *)context ? BERTH_STOP_CLOCK : BERTH_STOP_DONE;
+}
+
+/* Plans once; `budget` seconds at most, 0: as the effort says. */
+static outcome plan_once(const berth_problem *problem, uint64_t seed, berth_effort effort, double budget)
+{
+    uint64_t *offsets = malloc((problem->buffer_count + 1) * sizeof *offsets);
+    double start = now(), end = start + budget;
+    berth_solve_options options = {.struct_size = sizeof options, .seed = seed, .effort = effort};
+    if (budget > 0) {
+        options.progress = until;
+        options.context = &end;
+    }
+    berth_certificate c = {.struct_size = sizeof c};
+    outcome o = {0};
+    if (berth_solve(problem, &options, offsets, &c) == BERTH_OK) {
+        struct rusage usage;
+        o.seconds = now() - start;
+        getrusage(RUSAGE_SELF, &usage);
+        o.memory_mib = usage.ru_maxrss / 1024;
+        o.ratio = c.lower_bound_bytes ? (double)c.peak_bytes / (double)c.lower_bound_bytes : 1.0;
+        o.optimal = c.proven_optimal;
+        o.fits = c.fits == BERTH_FITS_YES;
+        o.valid = berth_problem_check(problem, offsets, NULL) == BERTH_OK;
+        snprintf(o.phase, sizeof o.phase, "%s", c.solver);
+    }
+    free(offsets);
+    return o;
+}
+
+/* ---- MiniMalloc's hard instances ---- */
+
+typedef struct hard {
+    const char *file;
+    uint64_t capacity;
+    double mean_at_most, worst_at_most;
+} hard;
+
+static bool read_problem(const char *path, berth_problem_file **file)
+{
+    if (berth_problem_file_read(path, file) == BERTH_OK)
+        return true;
+    printf("  %s: %s\n", path, berth_last_error()->message);
+    return false;
+}
+
+static double plan_hard(const hard *h)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/planner/minimalloc/%s", data_folder, h->file);
+    berth_problem_file *file;
+    if (!read_problem(path, &file))
+        return 0;
+    berth_problem problem = *berth_problem_file_problem(file);
+    problem.capacity_bytes = h->capacity;
+    double sum = 0, worst = 0;
+    unsigned fit = 0;
+    for (unsigned seed = 1; seed <= seeds; seed++) {
+        outcome o = plan_once(&problem, seed, BERTH_EFFORT_MAX, 60);
+        fit += o.fits && o.valid;
+        sum += o.seconds;
+        worst = o.seconds > worst ? o.seconds : worst;
+    }
+    printf("  %-16s at %8llu: %2u of %u seeds, mean %8.4f s (to reach: %g), worst %8.4f s (%g)\n", h->file,
+           (unsigned long long)h->capacity, fit, seeds, sum / seeds, h->mean_at_most, worst,
+           h->worst_at_most);
+    berth_problem_file_destroy(file);
+    return sum / seeds;
+}
+
+/* The exact search alone on the baseline path, as a multiple of the best path. */
+static void compare_paths(void)
+{
+    double seconds[2] = {0, 0};
+    static const char letters[] = "ACDEGJ";
+    for (const char *l = letters; *l; l++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/planner/minimalloc/%c.1048576.csv", data_folder, *l);
+        berth_problem_file *file;
+        if (!read_problem(path, &file))
+            return;
+        berth__prepared prepared;
+        if (berth__prepared_init(&prepared, berth_problem_file_problem(file)) == BERTH_OK) {
+            uint64_t *offsets = malloc(prepared.item_count * sizeof *offsets);
+            for (int k = 0; k < 2; k++) {
+                berth__exact *exact;
+                berth__exact_answer answer;
+                berth__search search = {
+                    .prepared = &prepared, .step_budget = UINT64_MAX, .best_peak = UINT64_MAX};
+                double start = now();
+                if (berth__exact_create(&prepared, 1, k ? BERTH__EXACT_BASELINE : BERTH__EXACT_BEST,
+                                        &exact) == BERTH_OK)
+                    berth__exact_run(exact, &search, 1048576 / prepared.unit_bytes, UINT64_MAX, offsets,
+                                     &answer);
+                seconds[k] += now() - start;
+                berth__exact_destroy(exact);
+            }
+            free(offsets);
+            berth__prepared_finish(&prepared);
+        }
+        berth_problem_file_destroy(file);
+    }
+    printf("  baseline path: %.2f times the best path (to reach: 4)\n", seconds[1] / seconds[0]);
+}
+
+static void part_hard(void)
+{
+    static const hard all[] = {
+        {"A.1048576.csv", 1048576, 0.15, 1}, {"C.1048576.csv", 1048576, 0.15, 1},
+        {"D.1048576.csv", 1048576, 0.15, 1}, {"E.1048576.csv", 1048576, 0.15, 1},
+        {"G.1048576.csv", 1048576, 0.15, 1}, {"J.1048576.csv", 1048576, 0.15, 1},
+    };
+    static const hard tight[] = {{"C.1048576.csv", 1039360, 0.01, 0.01}, {"D.1048576.csv", 986112, 60, 60}};
+    printf("hard: MiniMalloc's challenging set\n");
+    double together = 0;
+    for (size_t k = 0; k < BERTH_COUNT_OF(all); k++)
+        together += plan_hard(&all[k]);
+    printf("  the six together %.4f s (to reach: 0.3)\n", together);
+    compare_paths();
+    for (size_t k = 0; k < BERTH_COUNT_OF(tight); k++)
+        plan_hard(&tight[k]);
+}
+
+/* ---- Real traces, models and graphs ---- */
+
+static void part_real(void)
+{
+    static const char *const folders[] = {"traces", "models", "graphs"};
+    printf("real: traces, models and graphs, each to the bound within 20 ms (gpt12_decode32: 50 ms)\n");
+    for (size_t k = 0; k < BERTH_COUNT_OF(folders); k++) {
+        char folder[512];
+        snprintf(folder, sizeof folder, "%s/planner/%s", data_folder, folders[k]);
+        DIR *dir = opendir(folder);
+        for (struct dirent *entry; dir && (entry = readdir(dir));) {
+            if (!strstr(entry->d_name, ".csv"))
+                continue;
+            char path[1024];
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+            berth_problem_file *file;
+            if (!read_problem(path, &file))
+                continue;
+            outcome best = {.seconds = 1e9};
+            for (int round = 0; round < 5; round++) {
+                outcome o = plan_once(berth_problem_file_problem(file), 1, BERTH_EFFORT_DEFAULT, 0);
+                best = o.seconds < best.seconds ? o : best;
+            }
+            printf("  %-56s %.5f of the bound in %7.2f ms, by %s%s\n", entry->d_name, best.ratio,
+                   best.seconds * 1e3, best.phase, best.optimal && best.valid ? "" : ", NOT PROVEN");
+            berth_problem_file_destroy(file);
+        }
+        if (dir)
+            closedir(dir);
+    }
+}
+
+/* ---- Generated families, each in a process of its own so that its memory can be told ---- */
+
+static outcome plan_apart(const family *which, size_t count, uint64_t seed, double budget)
+{
+    int ends[2];
+    outcome o = {0};
+    fflush(stdout);
+    if (pipe(ends))
+        return o;
+    pid_t child = fork();
+    if (child == 0) {
+        berth_problem problem;
+        family_make(which, count, seed, &problem);
+        o = plan_once(&problem, seed, BERTH_EFFORT_DEFAULT, budget);
+        _exit(write(ends[1], &o, sizeof o) == sizeof o ? 0 : 1);
+    }
+    close(ends[1]);
+    if (read(ends[0], &o, sizeof o) != sizeof o)
+        o.valid = false;
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    return o;
+}
+
+static void show(const family *which, size_t count, double budget, const char *aim)
+{
+    outcome o = plan_apart(which, count, 1, budget);
+    printf("  %-10s %8zu buffers: %.6f of the bound in %6.3f s, %4ld MiB, by %s%s%s\n", which->name, count,
+           o.ratio, o.seconds, o.memory_mib, o.phase, o.valid ? "" : ", INVALID", aim);
+}
+
+static void part_large(void)
+{
+    printf("large: within 1 s each for %zu, 0.1 s for %zu\n", large, large / 10);
+    for (size_t k = 0; k < FAMILIES; k++) {
+        const bool is_cut =
+            strcmp(families[k].name, "tiling") == 0 || strcmp(families[k].name, "mosaic") == 0;
+        show(&families[k], large, is_cut ? 5 : 1,
+             k < 3    ? " (to reach: 1.001)"
+             : is_cut ? " (1.12 in 5 s)"
+                      : "");
+        if (k < 3)
+            show(&families[k], large / 10, 0.1, " (to reach: 1.001)");
+    }
+}
+
+static void part_tilings(void)
+{
+    static const struct {
+        size_t count;
+        double seconds;
+    } sizes[] = {{100, 0.05}, {400, 0.05}, {700, 2}, {1000, 2}};
+    printf("tilings: perfect ones, exact; mosaics beside them, which are harder\n");
+    for (size_t f = 3; f < 5; f++)
+        for (size_t k = 0; k < BERTH_COUNT_OF(sizes); k++) {
+            unsigned exact = 0;
+            double sum = 0, ratio = 0;
+            for (unsigned seed = 1; seed <= seeds; seed++) {
+                berth_problem problem;
+                family_make(&families[f], sizes[k].count, seed, &problem);
+                outcome o = plan_once(&problem, seed, BERTH_EFFORT_MAX, 2);
+                exact += o.optimal && o.valid;
+                sum += o.seconds;
+                ratio += o.ratio;
+                family_free(&problem);
+            }
+            printf("  %-8s %5zu buffers: %2u of %u exact, mean %.4f s (to reach: %g), mean ratio %.4f\n",
+                   families[f].name, sizes[k].count, exact, seeds, sum / seeds, sizes[k].seconds,
+                   ratio / seeds);
+        }
+}
+
+/* ---- Growth ---- */
+
+enum { GROWTH = 5 };
+
+static void draw_growth(FILE *out, const size_t *counts, double seconds[3][GROWTH])
+{
+    static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73"};
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 420 260\" font-family=\"sans-serif\" "
+            "font-size=\"11\">\n<rect width=\"420\" height=\"260\" fill=\"white\"/>\n");
+    fprintf(out,
+            "<text x=\"10\" y=\"16\">microseconds a buffer, 10^4 to 10^6 buffers (flat: linear)</text>\n");
+    for (int f = 0; f < 3; f++) {
+        fprintf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colours[f]);
+        for (int k = 0; k < GROWTH; k++)
+            fprintf(out, "%d,%.1f ", 40 + 90 * k, 230 - 150 * seconds[f][k] / (double)counts[k] * 1e6);
+        fprintf(out, "\"/>\n<text x=\"300\" y=\"%d\" fill=\"%s\">%s</text>\n", 40 + 14 * f, colours[f],
+                families[f].name);
+    }
+    for (int k = 0; k < GROWTH; k++)
+        fprintf(out, "<text x=\"%d\" y=\"250\">%zu</text>\n", 25 + 88 * k, counts[k]);
+    fprintf(
+        out,
+        "<text x=\"4\" y=\"84\">1</text><line x1=\"20\" x2=\"410\" y1=\"80\" y2=\"80\" stroke=\"#ccc\"/>\n"
+        "<line x1=\"20\" x2=\"410\" y1=\"230\" y2=\"230\" stroke=\"#888\"/>\n</svg>\n");
+}
+
+static void part_growth(const char *svg)
+{
+    static const size_t counts[GROWTH] = {10000, 31623, 100000, 316228, 1000000};
+    double seconds[3][GROWTH];
+    printf("growth: microseconds a buffer for the first plan and its proof\n  %-10s", "buffers");
+    for (int k = 0; k < GROWTH; k++)
+        printf(" %9zu", counts[k]);
+    printf("\n");
+    for (int f = 0; f < 3; f++) {
+        printf("  %-10s", families[f].name);
+        for (int k = 0; k < GROWTH; k++) {
+            seconds[f][k] = 1e9;
+            for (int round = 0; round < 3; round++) {
+                outcome o = plan_apart(&families[f], counts[k], 1, 1);
+                seconds[f][k] = o.seconds < seconds[f][k] ? o.seconds : seconds[f][k];
+            }
+            printf(" %9.3f", seconds[f][k] / (double)counts[k] * 1e6);
+        }
+        printf("\n");
+    }
+    FILE *out = svg ? fopen(svg, "w") : NULL;
+    if (out) {
+        draw_growth(out, counts, seconds);
+        fclose(out);
+        printf("  drawn in %s\n", svg);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *svg = NULL, *parts[8];
+    int part_count = 0;
+    data_folder = getenv("BERTH_DATA");
+    for (int k = 1; k < argc; k++) {
+        const char *value = k + 1 < argc ? argv[k + 1] : NULL;
+        if (strcmp(argv[k], "--data") == 0 && value)
+            data_folder = argv[++k];
+        else if (strcmp(argv[k], "--seeds") == 0 && value)
+            seeds = (unsigned)strtoul(argv[++k], NULL, 10);
+        else if (strcmp(argv[k], "--large") == 0 && value)
+            large = strtoull(argv[++k], NULL, 10);
+        else if (strcmp(argv[k], "--plot") == 0 && value)
+            svg = argv[++k];
+        else if (part_count < 8)
+            parts[part_count++] = argv[k];
+    }
+    static const char *const names[] = {"hard", "real", "large", "tilings", "growth"};
+    for (size_t k = 0; k < BERTH_COUNT_OF(names); k++) {
+        bool wanted = part_count == 0;
+        for (int p = 0; p < part_count; p++)
+            wanted |= strcmp(parts[p], names[k]) == 0;
+        if (!wanted)
+            continue;
+        if (k < 2 && !data_folder)
+            printf("%s: left out, there are no instances; name their folder with --data or BERTH_DATA\n",
+                   names[k]);
+        else if (k == 0)
+            part_hard();
+        else if (k == 1)
+            part_real();
+        else if (k == 2)
+            part_large();
+        else if (k == 3)
+            part_tilings();
+        else
+            part_growth(svg);
+        fflush(stdout);
+    }
+    return 0;
+}
