@@ -22,7 +22,7 @@ static berth_status not_a_cache(const char *function)
 static inline void hand_out(host_inside in, host_block *b, size_t size_bytes, const char *label)
 {
     if (BERTH_LIKELY(in.stock != NULL))
-        *berth__host_guess(in.stock, b->address) = b;
+        *berth__host_guess(in.stock, berth__host_address(b)) = b;
     atomic_store_explicit(&b->requested, size_bytes, memory_order_relaxed);
     atomic_store_explicit(&b->label, label, memory_order_relaxed);
     atomic_store_explicit(&b->generation, atomic_load_explicit(&b->generation, memory_order_relaxed) + 1,
@@ -41,8 +41,8 @@ typedef struct wish {
 /* Hands out a block that was just taken, and counts it where the thread's credit suffices. Inside. */
 static void grant(host_inside in, host_block *b, wish *w)
 {
-    berth__annotate_undefined(b->address, w->size_bytes);
-    berth__annotate_noaccess(b->address + w->size_bytes, b->size - w->size_bytes);
+    berth__annotate_undefined(berth__host_address(b), w->size_bytes);
+    berth__annotate_noaccess(berth__host_address(b) + w->size_bytes, b->size - w->size_bytes);
     hand_out(in, b, w->size_bytes, berth__label_text(w->request));
     /* With a stream to be noted first, which may fail, counting comes later. */
     w->counted = in.stock && !w->request->stream && berth__meter_add_inside(in.slot, b->size);
@@ -121,7 +121,7 @@ static berth_status finish_wish(host_cache *c, host_block *b, const wish *w)
     if (!w->counted)
         count(c, b);
     if (w->request->flags & BERTH_ZEROED)
-        memset(b->address, 0, w->size_bytes);
+        memset(berth__host_address(b), 0, w->size_bytes);
     if (c->clock_ns)
         atomic_store_explicit(&b->since_ns, berth__host_now(c), memory_order_relaxed);
     return BERTH_OK;
@@ -157,7 +157,7 @@ static __attribute__((noinline)) berth_status allocate_general(host_cache *c, si
         berth__meter_count_failure(&c->meter);
         return status;
     }
-    *out = b->address;
+    *out = berth__host_address(b);
     if (handle)
         *handle = berth__host_handle(b);
     return BERTH_OK;
@@ -203,7 +203,7 @@ static BERTH_HOT berth_status op_allocate(void *self, size_t size_bytes, size_t 
     host_block *b = allocate_short(self, size_bytes, alignment, request);
     if (BERTH_UNLIKELY(!b))
         return allocate_general(self, size_bytes, alignment, request, out, NULL);
-    *out = b->address;
+    *out = berth__host_address(b);
     return BERTH_OK;
 }
 
@@ -237,7 +237,7 @@ BERTH_HOT berth_status berth_host_cache_allocate(berth_allocator *cache, size_t 
         *out = NULL;
         return allocate_general(c, size_bytes, alignment, full, out, handle);
     }
-    *out = b->address;
+    *out = berth__host_address(b);
     *handle = berth__host_handle(b);
     return BERTH_OK;
 }
@@ -248,9 +248,10 @@ static berth_status bad_free(host_cache *c, const host_block *b, const void *p)
 {
     if (!b)
         return berth__fail(BERTH_BAD_FREE, "%s: %p was never handed out by this cache", c->name, p);
-    if (b->address != p)
+    if (berth__host_address(b) != p)
         return berth__fail(BERTH_BAD_FREE, "%s: %p is %zu bytes inside the block at %p; free that", c->name,
-                           p, (size_t)((const char *)p - b->address), (void *)b->address);
+                           p, (size_t)((const char *)p - berth__host_address(b)),
+                           (void *)berth__host_address(b));
     return berth__fail(BERTH_BAD_FREE, "%s: the block at %p has been freed before", c->name, p);
 }
 
@@ -320,7 +321,7 @@ static inline host_block *find_again(host_cache *c, const void *p)
     const berth__memo *memo = &berth__thread_memos.host_cache;
     if (BERTH_LIKELY(memo->key == c->number)) {
         host_block *b = *berth__host_guess(memo->value, p);
-        if (BERTH_LIKELY(b->address == p &&
+        if (BERTH_LIKELY(berth__host_address(b) == p &&
                          atomic_load_explicit(&b->state, memory_order_relaxed) == HOST_LIVE))
             return b;
     }
@@ -331,7 +332,7 @@ static inline host_block *find_again(host_cache *c, const void *p)
 static __attribute__((noinline)) berth_status free_general(host_cache *c, void *p, berth_stream *stream)
 {
     host_block *b = find_again(c, p);
-    if (!b || b->address != p)
+    if (!b || berth__host_address(b) != p)
         return bad_free(c, b, p);
     if (stream) {
         berth_status status = berth__host_note_use(c, b, stream);
@@ -354,7 +355,7 @@ static inline __attribute__((always_inline)) host_block *find_short(host_cache *
                                                                     const void *p, berth_host_handle handle)
 {
     host_block *b = *berth__host_guess(stock, p);
-    return BERTH_LIKELY(b->address == p) ? b : berth__host_resolve(c, p, handle);
+    return BERTH_LIKELY(berth__host_address(b) == p) ? b : berth__host_resolve(c, p, handle);
 }
 
 /* The short way: no stream used the block, and the thread's stock has room. A block that was found wrongly
@@ -368,7 +369,8 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
     if (BERTH_UNLIKELY(stream || memo->key != c->number))
         return free_general(c, p, stream);
     host_block *b = find_short(c, stock, p, handle);
-    if (BERTH_UNLIKELY(!b || b->address != p || b->uses || !berth__meter_enter_unmarked(&c->meter, slot)))
+    if (BERTH_UNLIKELY(!b || berth__host_address(b) != p || b->uses ||
+                       !berth__meter_enter_unmarked(&c->meter, slot)))
         return free_general(c, p, NULL);
     size_t bin = b->bin;
     int64_t credit = berth__meter_credit_after(slot, b->size);
@@ -446,7 +448,7 @@ static host_block *live_block(host_cache *c, const void *p)
 static berth_status check_range(host_cache *c, const host_block *b, const void *p, size_t size_bytes)
 {
     size_t requested = atomic_load_explicit(&b->requested, memory_order_relaxed);
-    size_t offset = (size_t)((const char *)p - b->address);
+    size_t offset = (size_t)((const char *)p - berth__host_address(b));
     if (offset <= requested && size_bytes <= requested - offset)
         return BERTH_OK;
     return berth__fail(BERTH_INVALID_ARGUMENT,
@@ -541,7 +543,7 @@ static berth_status op_owns(void *self, const void *p)
 static host_block *block_at(host_cache *c, const void *p)
 {
     host_block *b = live_block(c, p);
-    if (b && b->address == p)
+    if (b && berth__host_address(b) == p)
         return b;
     berth__fail(BERTH_NOT_FOUND, "%s: no live block starts at %p", c->name, p);
     return NULL;

@@ -62,10 +62,10 @@ struct host_block {
     _Atomic uint32_t state;      /* host_state */
     _Atomic uint32_t generation; /* how often it was handed out; the upper half of its handle */
     host_block *next;            /* in its stock or bin */
-    char *address;
-    size_t size;   /* of its class */
-    uint32_t bin;  /* its class */
-    uint32_t uses; /* streams recorded; guard: LIVE_BUSY, LEAVING */
+    _Atomic(char *) address;     /* NULL without memory: a guess that has grown old then fits nothing */
+    size_t size;                 /* of its class */
+    uint32_t bin;                /* its class */
+    uint32_t uses;               /* streams recorded; guard: LIVE_BUSY, LEAVING */
     _Atomic size_t requested;
     _Atomic(const char *) label;
     /* the rest */
@@ -88,6 +88,11 @@ struct host_segment {
     uint64_t number;
     host_segment *next, *prev; /* all with memory, or all spare; guard: lock */
 };
+
+static inline char *berth__host_address(const host_block *b)
+{
+    return atomic_load_explicit(&b->address, memory_order_relaxed);
+}
 
 /* The idle blocks of one class. Newest first. */
 typedef struct host_bin {
@@ -240,7 +245,7 @@ static inline void berth__host_put_idle(host_cache *c, host_inside in, host_bloc
         berth__host_put_in_bin(c, b);
         return;
     }
-    berth__annotate_noaccess(b->address, b->size);
+    berth__annotate_noaccess(berth__host_address(b), b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
     b->next = in.stock->bins[b->bin].newest;
     in.stock->bins[b->bin].newest = b;
@@ -298,7 +303,7 @@ static inline host_block *berth__host_resolve(host_cache *c, const void *p, bert
     if (piece < HOST_BLOCK_PIECES && place < (uint32_t)HOST_RUN << piece) {
         host_block *blocks = atomic_load_explicit(&c->pieces[piece], memory_order_acquire);
         host_block *b = blocks ? &blocks[place] : NULL;
-        if (BERTH_LIKELY(b && b->address == p &&
+        if (BERTH_LIKELY(b && berth__host_address(b) == p &&
                          atomic_load_explicit(&b->generation, memory_order_relaxed) ==
                              (uint32_t)(handle >> 32)))
             return b;

@@ -129,7 +129,7 @@ static berth_status list(host_cache *c, host_segment *s, uint32_t bin, char *bas
     c->segments = s;
     for (uint32_t i = 0; i < s->blocks; i++) {
         host_block *b = &s->first[i];
-        b->address = base + i * s->stride;
+        atomic_store_explicit(&b->address, base + i * s->stride, memory_order_relaxed);
         b->segment = s;
         b->bin = bin;
         b->size = s->stride;

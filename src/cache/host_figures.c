@@ -111,7 +111,7 @@ static berth_block describe(const host_block *b, uint64_t now)
     uint32_t state = atomic_load_explicit(&b->state, memory_order_acquire);
     uint64_t since = atomic_load_explicit(&b->since_ns, memory_order_relaxed);
     berth_block out = {.struct_size = sizeof out,
-                       .address = b->address,
+                       .address = berth__host_address(b),
                        .size_bytes = b->size,
                        .segment = b->segment->number,
                        .age_ns = since && now > since ? now - since : 0,

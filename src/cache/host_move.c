@@ -85,7 +85,7 @@ static void unlink_block(host_bin *bin, host_block *b)
 void berth__host_put_in_bin(host_cache *c, host_block *b)
 {
     host_bin *bin = &c->bins[b->bin];
-    berth__annotate_noaccess(b->address, b->size);
+    berth__annotate_noaccess(berth__host_address(b), b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
     berth__host_count_idle(c, (int64_t)b->size);
     berth__spin_lock(&bin->lock, RANK);
@@ -121,7 +121,7 @@ host_block *berth__host_take_aligned(host_cache *c, uint32_t index, size_t align
     host_bin *bin = &c->bins[index];
     berth__spin_lock(&bin->lock, RANK);
     host_block *b = bin->newest;
-    while (b && ((uintptr_t)b->address & (alignment - 1)) != 0)
+    while (b && ((uintptr_t)berth__host_address(b) & (alignment - 1)) != 0)
         b = b->next;
     if (b)
         unlink_block(bin, b);
@@ -220,6 +220,7 @@ static void take_segment(host_cache *c, host_segment *s)
     for (uint32_t i = 0; i < s->blocks; i++) {
         unlink_block(bin, &s->first[i]);
         atomic_store_explicit(&s->first[i].state, HOST_NONE, memory_order_release);
+        atomic_store_explicit(&s->first[i].address, NULL, memory_order_relaxed);
     }
     berth__host_count_idle(c, -(int64_t)s->bytes);
     berth__host_unlist(c, s);

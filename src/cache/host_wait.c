@@ -105,7 +105,7 @@ berth_status berth__host_note_use(host_cache *c, host_block *b, berth_stream *st
     if (BERTH_LIKELY(status == BERTH_OK))
         return BERTH_OK;
     return status == BERTH_NOT_FOUND
-               ? berth__fail(status, "%s: %p is not a live block", c->name, (void *)b->address)
+               ? berth__fail(status, "%s: %p is not a live block", c->name, (void *)berth__host_address(b))
                : berth__fail(status, "%s: no memory to note the use of a block by a stream", c->name);
 }
 
