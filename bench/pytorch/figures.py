@@ -3,28 +3,21 @@
 
     PYTHONPATH=build/bindings/pytorch python3 bench/pytorch/figures.py [--check] [--repeats N] [MODEL...]
 
-The measuring is that of examples/pytorch/figures.py: a process for each allocator, their runs in turn, the best of each.
+bindings/pytorch/berth_figures.py does the measuring: a process for each allocator, their runs in turn, the best of each.
 --check: exit 1 unless every figure is met.
 """
 import argparse
-import importlib.util
 import os
 import sys
 
 import torch
 from torch import nn
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import berth_figures
 
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.replace("/", "_")[:-3], os.path.join(ROOT, path))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-example, models = load("examples/pytorch/figures.py"), load("tests/pytorch/models.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "..", "tests", "pytorch"))
+import models  # noqa: E402
 
 
 def unet(mkldnn):
@@ -87,8 +80,8 @@ def main():
     arguments = parser.parse_args()
     missed = 0
     for name in arguments.models or MODELS:
-        figures = example.compare([sys.executable, os.path.abspath(__file__), "--work", name], arguments.repeats)
-        example.show(name, figures)
+        figures = berth_figures.compare([sys.executable, os.path.abspath(__file__), "--work", name], arguments.repeats)
+        berth_figures.show(name, figures)
         for what, holds in judge(name, figures):
             print(f"    {'ok    ' if holds else 'MISSED'}  {what}", flush=True)
             missed += not holds
@@ -97,6 +90,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--work"]:
-        example.work(sys.argv[3], lambda: make(sys.argv[2]))
+        berth_figures.work(sys.argv[3], lambda: make(sys.argv[2]))
     else:
         main()

@@ -1,72 +1,32 @@
 #!/usr/bin/env python3
-"""What a torchvision model costs on four CPU allocators: figures.py [MODEL [IMAGE SIZE]], mobilenet_v2 at 224 unless
-named. Each allocator has a process of its own, and their runs take turns."""
-import contextlib, ctypes.util, os, resource, subprocess, sys, time
+"""What a torchvision model costs on PyTorch's own allocator, tcmalloc, Berth's pool and a plan of Berth's.
+
+    PYTHONPATH=build/bindings/pytorch OMP_NUM_THREADS=1 /usr/bin/python3 examples/pytorch/figures.py [MODEL [IMAGE SIZE]]
+
+best ms    the best of 30 runs, which take turns with the others' (one thread: processor time); noise: how far the median
+           lies above it
+faults     page faults a run, once all is warm
+peak MiB   how much resident memory one run adds at most; planned: the plan's block; bound: what no plan can go below
+"""
+import sys
+
 import torch
+import torchvision
 
-PEERS = ("default", "tcmalloc", "pool", "plan")
-# One thread's processor time is what it takes on a machine that does nothing else, whatever else this one does.
-clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+import berth_figures
 
-def resident(field):  # in bytes; VmHWM is the most since clear_refs was written
-    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(field))
+words = [word for word in sys.argv[1:] if word not in berth_figures.PEERS]
+name, size = words[0] if words else "mobilenet_v2", int(words[1]) if words[1:] else 224
 
-def work(peer, make_run):
-    """Says what a run needs of memory; then, for every line that comes in, what one more run costs."""
-    berth = __import__("berth_torch") if peer in ("pool", "plan") else None
-    run, scope, planned = make_run(), contextlib.nullcontext(), ""
-    run(), run()
-    if peer == "plan":
-        with berth.record() as plan:
-            run()
-        scope, planned = berth.replay(plan), f"{plan.peak_bytes} {plan.lower_bound_bytes}"
-    berth.trim() if berth else ctypes.CDLL(None).malloc_trim(0) if peer == "default" else None
-    open("/proc/self/clear_refs", "w").write("5")
-    before = resident("VmRSS")
-    for _ in range(3):
-        with scope:
-            run()
-    print(resident("VmHWM") - before, planned, flush=True)
-    for _ in sys.stdin:
-        faults, began = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, clock()
-        with scope:
-            run()
-        print(clock() - began, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults, flush=True)
 
-def compare(command, repeats=30):
-    """{peer: (best seconds, noise, faults, peak bytes[, planned bytes, lower bound])}; noise: the median beyond the best."""
-    tcmalloc = ctypes.util.find_library("tcmalloc_minimal")
-    started = {peer: subprocess.Popen([*command, peer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                      env={**os.environ, **({"LD_PRELOAD": tcmalloc} if peer == "tcmalloc" else {})})
-               for peer in PEERS if peer != "tcmalloc" or tcmalloc}
-    sizes = {peer: [int(word) for word in process.stdout.readline().split()] for peer, process in started.items()}
-    runs = {peer: [] for peer in started}
-    for _ in range(repeats):
-        for peer, process in started.items():
-            print(file=process.stdin, flush=True)
-            runs[peer].append([float(word) for word in process.stdout.readline().split()])
-    for process in started.values():
-        process.communicate()
-    times = {peer: sorted(seconds for seconds, _ in runs[peer]) for peer in started}
-    return {peer: (times[peer][0], times[peer][repeats // 2] / times[peer][0] - 1,
-                   sorted(faults for _, faults in runs[peer])[repeats // 2], *sizes[peer]) for peer in started}
-
-def show(name, figures):
-    print(f"{name:20}{'best ms':>9}{'÷ default':>11}{'noise':>7}{'faults':>8}{'peak MiB':>10}{'planned':>9}{'bound':>9}")
-    for peer, (seconds, noise, faults, *sizes) in figures.items():
-        mib = "".join(f"{size / 2**20:{width}.2f}" for size, width in zip(sizes, (10, 9, 9)))
-        if peer == "tcmalloc":  # keeps what it once had, so that its peak cannot be told from outside
-            mib = f"{'-':>10}"
-        print(f"  {peer:18}{seconds * 1e3:9.2f}{seconds / figures['default'][0]:11.3f}{noise:7.0%}{faults:8.0f}{mib}")
-
-def torchvision_run(name="mobilenet_v2", size=224):
-    import torchvision
+def make_run():
     torch.manual_seed(1)
-    model, image = torchvision.models.get_model(name).eval(), torch.rand(1, 3, int(size), int(size))
-    return torch.no_grad()(lambda: model(image) is None)
+    model, image = torchvision.models.get_model(name).eval(), torch.rand(1, 3, size, size)
 
-if __name__ == "__main__":
-    if sys.argv[-1] in PEERS:
-        work(sys.argv[-1], lambda: torchvision_run(*sys.argv[1:-1]))
-    else:
-        show(" ".join(sys.argv[1:]) or "mobilenet_v2", compare([sys.executable, *sys.argv]))
+    def run():
+        with torch.no_grad():
+            model(image)
+    return run
+
+
+berth_figures.main(make_run, f"{name} {size}")
