@@ -125,13 +125,10 @@ static berth_status run(berth__search *search)
     if (search->step_budget == UINT64_MAX)
         search->step_budget = steps_of(search->effort, item_count);
     const bool is_large = item_count >= 50000, is_small = berth__exact_can(p);
-    /* The heuristics cost some hundred steps an item: with plenty they come early, with little in the middle,
-     * and first of all where even the valley might use up the budget, since never to be worse is a promise.
-     */
-    const unsigned turn = search->step_budget < 4 * item_count      ? 0
-                          : is_large                                ? 3
-                          : search->step_budget >= 500 * item_count ? 1
-                                                                    : 2;
+    /* The heuristics cost some hundred steps an item, a valley two: they come after the valleys, after repair
+     * where there are many items, and first of all where even one valley might use up the budget, since never
+     * to be worse than one of them is a promise. */
+    const unsigned turn = search->step_budget < 4 * item_count ? 0 : is_large ? 2 : 1;
     berth_status status = BERTH_OK;
 #define PHASE(name, call)                                                    \
     if (!status && !search->stopped && !berth__search_phase(search, (name))) \
@@ -141,15 +138,14 @@ static berth_status run(berth__search *search)
     PHASE("heuristics", run_heuristics(search))
     HEURISTICS(0)
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
-    HEURISTICS(1)
     if (is_large)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
-    HEURISTICS(2)
+    HEURISTICS(1)
     if (is_small)
         PHASE("exact, first look", run_exact(search, true))
     PHASE("repair", berth__repair(search, part_of(search, is_small ? 1 : 8) + item_count / 4))
-    HEURISTICS(3)
+    HEURISTICS(2)
     if (is_small)
         PHASE("exact", run_exact(search, false))
     PHASE("repair to the end", berth__repair(search, UINT64_MAX))

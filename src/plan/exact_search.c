@@ -464,9 +464,9 @@ static void count_rivals(berth__exact *x, const exact_entry *list, uint32_t ties
     }
 }
 
-/* A section in which nothing may be wasted at this height: one of the items of lowest low that live there must
- * be placed now. Returns the one with the fewest such items for its weight, one with a single item first, or
- * EXACT_NONE if there is no such section. */
+/* A section in which nothing may be wasted at this height: one of the items of lowest low that live there
+ * must be placed now. Returns the one with the fewest such items for its weight, one with a single item
+ * first, or EXACT_NONE if there is no such section. */
 static uint32_t tightest_section(const berth__exact *x, const exact_entry *list, uint32_t ties)
 {
     const uint32_t room = x->capacity - entry_low(list[0]);
@@ -495,8 +495,9 @@ static uint32_t walls_touched(const berth__exact *x, uint32_t i)
     return (uint32_t)left + (uint32_t)right;
 }
 
-/* Of the items with the lowest low, the one with the heaviest section times its priority; if there is a section
- * in which nothing may be wasted, of those that live in it, and rather one that fits between walls. */
+/* Of the items with the lowest low, the one with the heaviest section times its priority; if there is a
+ * section in which nothing may be wasted, of those that live in it, and rather one that fits between walls.
+ */
 static uint32_t pick(berth__exact *x, const exact_entry *list, uint32_t count)
 {
     static const double wall_factor[] = {1.0, 8.0, 64.0};

@@ -409,7 +409,10 @@ static void fill_all(valley *v)
             walked++;
             continue;
         }
-        if (berth__search_step(v->search, 1 + walked / 16) || v->peak >= v->limit) {
+        /* The first plan is finished in any case unless nobody wants it: any other would take longer. */
+        const bool stop = berth__search_step(v->search, 1 + walked / 16) &&
+                          (v->limit != UINT64_MAX || v->search->stop == BERTH_STOP_CANCELLED);
+        if (stop || v->peak >= v->limit) {
             v->peak = UINT64_MAX;
             return;
         }
