@@ -64,9 +64,9 @@ struct nothing {
 };
 
 const int registered = [] {
-    bench::add_cache("host_cache", new by_pointer);
-    bench::add_cache("handles", new by_handle);
-    bench::add_cache("loop", new nothing);
+    bench::add_cache<by_pointer>("host_cache");
+    bench::add_cache<by_handle>("handles");
+    bench::add_cache<nothing>("loop");
     return 0;
 }();
 

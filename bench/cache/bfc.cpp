@@ -121,7 +121,7 @@ struct bfc {
 };
 
 const int registered = [] {
-    bench::add_cache("bfc", new bfc);
+    bench::add_cache<bfc>("bfc");
     return 0;
 }();
 

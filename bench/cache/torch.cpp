@@ -158,7 +158,7 @@ struct torch_like {
 };
 
 const int registered = [] {
-    bench::add_cache("torch", new torch_like);
+    bench::add_cache<torch_like>("torch");
     return 0;
 }();
 
