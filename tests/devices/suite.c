@@ -1,4 +1,5 @@
-/* The judge of a device: every promise of berth/device.h, on the first device of the kind named as argument.
+/* The judge of a device: every promise of berth/device.h, on a device of the kind named as argument (and
+ * with the ordinal that follows, else the first).
  * Every byte goes through the device's own copies, so that nothing depends on what the host may touch. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -638,7 +639,8 @@ static void every_internal_allocation_may_fail(void **state)
 /* The stand-in drivers of tests/fakes know whether they were used as they should be. */
 static int misuses(void)
 {
-    static const char *const variables[] = {"BERTH_CUDA_LIBRARY", "BERTH_HIP_LIBRARY"};
+    static const char *const variables[] = {"BERTH_CUDA_LIBRARY", "BERTH_HIP_LIBRARY",
+                                            "BERTH_OPENCL_LIBRARY"};
     int count = 0;
     for (size_t i = 0; i < BERTH_COUNT_OF(variables); i++) {
         const char *path = getenv(variables[i]);
@@ -686,6 +688,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_internal_allocation_may_fail),
     };
     const char *kind = argc > 1 ? argv[1] : "cpu";
+    device.ordinal = argc > 2 ? atoi(argv[2]) : 0;
     int missing = find_device(kind);
     return missing ? missing : cmocka_run_group_tests_name(kind, tests, NULL, NULL) + misuses();
 }

@@ -371,6 +371,27 @@ int fake_stream_synchronize(void *handle)
     return s ? FAKE_OK : FAKE_INVALID_HANDLE;
 }
 
+static bool touches(const op *o, const void *p)
+{
+    return (o->kind == OP_COPY || o->kind == OP_FILL || o->kind == OP_FREE) &&
+           (fake_same_block(o->dst, p) || (o->src && fake_same_block(o->src, p)));
+}
+
+int fake_stream_wait_for_block(void *handle, const void *p)
+{
+    fake_lock();
+    const stream *s = find_stream(handle);
+    for (bool used = true; s && used;) {
+        used = false;
+        for (const op *o = s->first; o && !used; o = o->next)
+            used = touches(o, p);
+        if (used)
+            pthread_cond_wait(&progress, &world);
+    }
+    fake_unlock();
+    return s ? FAKE_OK : FAKE_INVALID_HANDLE;
+}
+
 int fake_stream_call(void *handle, void (*fn)(void *context), void *context)
 {
     op o = {.kind = OP_CALL, .fn = fn, .context = context};

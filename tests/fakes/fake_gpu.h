@@ -53,6 +53,8 @@ int fake_stream_destroy(void *stream);
 int fake_stream_query(void *stream);
 int fake_stream_synchronize(void *stream);
 int fake_stream_wait(void *stream, void *event);
+/* Waits until no operation of the stream that is enqueued now touches the block that begins at `p`. */
+int fake_stream_wait_for_block(void *stream, const void *p);
 int fake_stream_call(void *stream, void (*fn)(void *context), void *context);
 
 int fake_event_create(int device, void **out);

@@ -115,6 +115,27 @@ void fake_check_range(const void *p, size_t size_bytes)
     }
 }
 
+bool fake_is_block(const void *p)
+{
+    for (int i = 0; i < blocks_end; i++)
+        if (blocks[i].p && !blocks[i].freed && (const char *)p >= blocks[i].p &&
+            (const char *)p < blocks[i].p + blocks[i].size_bytes)
+            return true;
+    return false;
+}
+
+bool fake_same_block(const void *p, const void *beginning)
+{
+    const block *b = find_block(beginning);
+    return b && (const char *)p >= b->p && (const char *)p < b->p + b->size_bytes;
+}
+
+bool fake_is_host_block(const void *p)
+{
+    const block *b = find_block(p);
+    return b && b->kind == FAKE_HOST_BLOCK;
+}
+
 void fake_gpu_limit(uint64_t bytes_a_device)
 {
     fake_lock();

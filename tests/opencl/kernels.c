@@ -1,53 +1,14 @@
 /* Kernels of a program on berth's OpenCL memory and streams: what they hold is not reused under them, queues
  * of the program's own become streams, and stay the program's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "kernel.h"
 
-#include <CL/cl.h>
-
-#include "berth/berth.h"
 #include "gate.h"
 
-static const berth_device device = {BERTH_DEVICE_OPENCL, 0};
-static cl_context context;
-static cl_device_id device_id;
-static cl_kernel twice_plus_one;
-
-enum { COUNT = 50000 };
-
-static const char *const source = "__kernel void twice_plus_one(__global const uint *x, __global uint *y)\n"
-                                  "{\n"
-                                  "    size_t i = get_global_id(0);\n"
-                                  "    y[i] = 2 * x[i] + 1;\n"
-                                  "}\n";
-
-static int set_up(void **state)
-{
-    (void)state;
-    cl_int code = CL_SUCCESS;
-    if (berth_device_native(device, (void **)&context) != BERTH_OK)
-        return -1;
-    clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof device_id, &device_id, NULL);
-    cl_program program = clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &code);
-    if (code != CL_SUCCESS || clBuildProgram(program, 1, &device_id, "", NULL, NULL) != CL_SUCCESS)
-        return -1;
-    twice_plus_one = clCreateKernel(program, "twice_plus_one", &code);
-    clReleaseProgram(program);
-    return code == CL_SUCCESS ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return clReleaseKernel(twice_plus_one);
-}
+enum { COUNT = 51200 };
 
 static berth_stream *new_stream(void)
 {
@@ -66,12 +27,7 @@ static void *take(berth_memory_kind kind)
 static void launch(cl_command_queue queue, const void *x, const void *y, cl_uint waits,
                    const cl_event *events)
 {
-    const size_t count = COUNT;
-    assert_int_equal(clSetKernelArgSVMPointer(twice_plus_one, 0, x), CL_SUCCESS);
-    assert_int_equal(clSetKernelArgSVMPointer(twice_plus_one, 1, y), CL_SUCCESS);
-    assert_int_equal(
-        clEnqueueNDRangeKernel(queue, twice_plus_one, 1, NULL, &count, NULL, waits, events, NULL),
-        CL_SUCCESS);
+    launch_kernel(queue, x, y, COUNT, waits, events);
 }
 
 static uint32_t *new_numbers(uint32_t first)
@@ -146,7 +102,7 @@ static void queries_see_the_programs_own_work(void **state)
     assert_int_equal(berth_event_create(device, &event), BERTH_OK);
     assert_int_equal(berth_zero(device, x, COUNT * sizeof(uint32_t), stream, true), BERTH_OK);
     assert_int_equal(berth_stream_query(stream), BERTH_OK);
-    cl_event user = clCreateUserEvent(context, NULL);
+    cl_event user = clCreateUserEvent(cl_ours, NULL);
     launch(berth_stream_native(stream), x, y, 1, &user);
     assert_int_equal(berth_event_record(event, stream), BERTH_OK);
     for (int i = 0; i < 20; i++) {
@@ -170,7 +126,7 @@ static void an_out_of_order_queue_as_stream(void **state)
     enum { ROUNDS = 40, BYTES = COUNT * sizeof(uint32_t) };
     const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
     cl_int code = CL_SUCCESS;
-    cl_command_queue queue = clCreateCommandQueueWithProperties(context, device_id, properties, &code);
+    cl_command_queue queue = clCreateCommandQueueWithProperties(cl_ours, device_id, properties, &code);
     assert_int_equal(code, CL_SUCCESS);
     berth_stream *stream = NULL;
     assert_int_equal(berth_stream_wrap(device, queue, &stream), BERTH_OK);
@@ -240,5 +196,5 @@ int main(void)
         fprintf(stderr, "no OpenCL device here: %s\n", berth_last_error()->message);
         return 77;
     }
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up_kernel, tear_down_kernel);
 }
