@@ -1,17 +1,34 @@
-/* The lines of the README; a test keeps the two the same. */
+/* The program that the README shows: a test compares the two, and what it says. */
 #include <berth/berth.h>
 #include <stdio.h>
 
+static void step(berth_allocator *a)
+{
+    float *x = BERTH_NEW(a, float, 100000), *y = BERTH_NEW(a, float, 50000);
+    berth_deallocate(a, x, 0, NULL);
+    float *z = BERTH_NEW(a, float, 80000);
+    berth_deallocate(a, y, 0, NULL);
+    berth_deallocate(a, z, 0, NULL);
+}
+
 int main(void)
 {
-    berth_allocator *a;
-    berth_tracking_options options = {.struct_size = sizeof options, .track_sizes = true};
-    berth_tracking_create(berth_cpu_allocator(), &options, &a);
-    float *weights = BERTH_NEW(a, float, 1000), *scratch = BERTH_NEW(a, float, 500);
-    berth_deallocate(a, scratch, 0, NULL);
-    berth_tracking_report_leaks(a, NULL);
-    berth_deallocate(a, weights, 0, NULL);
-    berth_tracking_sizes sizes = {.struct_size = sizeof sizes};
-    berth_tracking_get_sizes_and_unref(a, &sizes);
-    printf("peak %zu, live %zu bytes\n", (size_t)sizes.high_watermark_bytes, (size_t)sizes.live_bytes);
+    berth_plan *plan;
+    berth_allocator *planned;
+    berth_report report = BERTH_REPORT_INIT;
+    berth_plan_create(&plan);
+    berth_planned_create(berth_cpu_allocator(), plan, &planned);
+    BERTH_RECORD(planned)
+    {
+        step(planned); /* watched once; each block then has its place in one */
+    }
+    BERTH_REPLAY(planned, &report)
+    {
+        step(planned); /* and every later run costs an addition for each */
+    }
+    char text[1024];
+    berth_report_text(&report, text, sizeof text);
+    fputs(text, stdout);
+    berth_allocator_release(planned);
+    berth_plan_release(plan);
 }
