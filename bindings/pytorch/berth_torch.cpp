@@ -12,6 +12,7 @@
 #include <c10/util/Exception.h>
 #include <torch/version.h>
 
+#include "fork_gate.h"
 #include "python_stack.h"
 
 // libtorch keeps an allocator for the life of the process, and tensors outlive every Python object: nothing
@@ -52,6 +53,7 @@ void free_in(stack *s, void *p)
     if (!p)
         return;
     c10::profiledCPUMemoryReporter().Delete(p);
+    const fork_gate inside;
     if (C10_UNLIKELY(berth_deallocate(s->top, p, 0, nullptr) != BERTH_OK))
         TORCH_WARN("berth: ", berth_last_error()->message);
 }
@@ -81,6 +83,7 @@ void free_raw(void *p)
 {
     if (!p)
         return;
+    const fork_gate inside;
     for (std::size_t i = stack_count.load(std::memory_order_acquire); i-- > 0;) {
         stack *s = stacks[i].load(std::memory_order_relaxed);
         if (owns(s, p))
@@ -99,8 +102,9 @@ class berth_cpu_allocator final : public c10::Allocator
             return before->allocate(bytes);
         void *p = nullptr;
         berth_request request = BERTH_REQUEST_INIT;
-        if (C10_UNLIKELY(s->python_frames != 0))
+        if (C10_UNLIKELY(s->python_frames != 0)) // before the gate: who forks may hold the GIL
             request.label = berth_torch_python_stack(s->python_frames);
+        const fork_gate inside;
         berth_status status = berth_allocate(s->top, bytes, BERTH_ALIGNMENT, &request, &p);
         if (C10_UNLIKELY(status != BERTH_OK)) {
             c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
@@ -287,6 +291,7 @@ berth_status berth_torch_install(const berth_torch_options *options)
     const berth_status status = find_or_build(*options, &s);
     if (status != BERTH_OK)
         return status;
+    fork_gate_watch();
     stack *old = latest.exchange(s, std::memory_order_acq_rel);
     serving.store(s, std::memory_order_release);
     if (c10::GetCPUAllocator() != instance()) {

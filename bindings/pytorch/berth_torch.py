@@ -120,8 +120,14 @@ class _Error(ctypes.Structure):
                 ("driver_words", _text * 128), ("message", _text * 512)]
 
 
+# Short calls that take locks keep the GIL: os.fork() has it too, so that none of them is under way in the child.
+_quick = ctypes.PyDLL(_lib._name)
+_QUICK = ("berth_scope_begin", "berth_scope_end", "berth_replay_begin", "berth_replay_end", "berth_record_begin",
+          "berth_validate_begin", "berth_stats_get")
+
+
 def _function(name, result, *arguments):
-    function = getattr(_lib, name)
+    function = getattr(_quick if name in _QUICK else _lib, name)
     function.restype, function.argtypes = result, arguments
     return function
 

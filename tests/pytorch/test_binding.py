@@ -1,6 +1,7 @@
 """What the Python module promises: figures, scopes, limits that explain themselves, leaks, threads, workers."""
 import gc
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -185,6 +186,32 @@ class Binding(unittest.TestCase):
         with berth_torch.replay(plan):
             again = sum(float(batch.sum()) for batch in loader)
         self.assertEqual(again, total)
+
+    def test_forks_amid_allocations(self):
+        berth_torch.enable(tracking=True)
+        stop = threading.Event()
+
+        def work():
+            while not stop.is_set():
+                with berth_torch.scope("busy"):
+                    [torch.empty(n * 100) for n in range(1, 40)]
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(40):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(60)  # a child that waits for a lock ends here
+                    with berth_torch.scope("child"):
+                        [torch.empty(n * 100) for n in range(1, 40)]
+                    os._exit(0)
+                self.assertEqual(os.waitpid(child, 0)[1], 0)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
 
     def test_the_same_options_bring_their_stack_back(self):
         for _ in range(100):
