@@ -64,7 +64,7 @@ BERTH_API berth_status berth_pool_create(const berth_pool_options *options, bert
 typedef void (*berth_line_fn)(void *context, const char *line);
 
 /* The pool as text: totals, then each segment and its blocks with size, state, label, stream and age. At most
- * `max_blocks` blocks, the largest gaps first come into view; 0: all. Any thread. */
+ * `max_blocks` blocks are written, by address; 0: all. Any thread. */
 BERTH_API berth_status berth_pool_describe(berth_allocator *pool, size_t max_blocks, berth_line_fn line,
                                            void *context);
 

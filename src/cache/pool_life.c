@@ -44,37 +44,45 @@ static berth_status pool_owns(void *self, const void *p)
     return owns ? BERTH_OK : BERTH_NOT_FOUND;
 }
 
-static berth_status pool_requested_size(void *self, const void *p, size_t *out)
+/* The figures of the live block at `p`, read together under the lock. */
+struct facts {
+    size_t requested_bytes, size_bytes;
+    uint64_t allocation_id;
+};
+
+static berth_status find_facts(berth__pool *pool, const void *p, struct facts *facts)
 {
-    berth__pool *pool = self;
     berth__pool_lock(pool);
-    berth__span *span = live_span(pool, p, false);
+    const berth__span *span = live_span(pool, p, false);
     if (span)
-        *out = span->requested_bytes;
+        *facts = (struct facts){span->requested_bytes, span->size_bytes, span->allocation_id};
     berth__pool_unlock(pool);
     return span ? BERTH_OK : not_found(p);
+}
+
+static berth_status pool_requested_size(void *self, const void *p, size_t *out)
+{
+    struct facts facts = {0};
+    berth_status status = find_facts(self, p, &facts);
+    *out = facts.requested_bytes;
+    return status;
 }
 
 static berth_status pool_allocated_size(void *self, const void *p, size_t *out)
 {
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    berth__span *span = live_span(pool, p, false);
-    if (span)
-        *out = span->size_bytes;
-    berth__pool_unlock(pool);
-    return span ? BERTH_OK : not_found(p);
+    struct facts facts = {0};
+    berth_status status = find_facts(self, p, &facts);
+    *out = facts.size_bytes;
+    return status;
 }
 
 static berth_status pool_allocation_id(void *self, const void *p, uint64_t *out)
 {
-    berth__pool *pool = self;
-    berth__pool_lock(pool);
-    berth__span *span = live_span(pool, p, false);
-    if (span)
-        *out = span->allocation_id;
-    berth__pool_unlock(pool);
-    return span ? BERTH_OK : not_found(p);
+    struct facts facts = {0};
+    berth_status status = find_facts(self, p, &facts);
+    if (status == BERTH_OK)
+        *out = facts.allocation_id;
+    return status;
 }
 
 static const char *pool_name(void *self)

@@ -369,12 +369,13 @@ static void a_child_of_fork_goes_on(void **state)
 /* ---- Random runs with shadow memory ---------------------------------------------------------------- */
 
 enum { SLOTS = 300 };
+/* Of all threads together; the argument asks for another number. */
 #ifdef __SANITIZE_THREAD__
-enum { STEPS = 20000 };
+static long steps = 20000;
 #elif defined(__SANITIZE_ADDRESS__)
-enum { STEPS = 40000 };
+static long steps = 40000;
 #else
-enum { STEPS = 300000 };
+static long steps = 300000;
 #endif
 
 struct shadow {
@@ -386,6 +387,7 @@ struct shadow {
 struct runner {
     berth_allocator *pool;
     uint64_t seed;
+    long steps;
     pthread_t thread;
 };
 
@@ -415,7 +417,7 @@ static void *run(void *context)
 {
     struct runner *r = context;
     struct shadow slots[SLOTS] = {{0}};
-    for (int step = 0; step < STEPS; step++) {
+    for (long step = 0; step < r->steps; step++) {
         struct shadow *s = &slots[next_random(&r->seed) % SLOTS];
         if (s->p) {
             verify(s);
@@ -451,7 +453,7 @@ static void random_runs_never_overlap(void **state)
         berth_allocator *pool = make(&options);
         struct runner runners[4];
         for (int i = 0; i < threads; i++) {
-            runners[i] = (struct runner){.pool = pool, .seed = (uint64_t)i + 1};
+            runners[i] = (struct runner){.pool = pool, .seed = (uint64_t)i + 1, .steps = steps / threads};
             assert_int_equal(pthread_create(&runners[i].thread, NULL, run, &runners[i]), 0);
         }
         for (int i = 0; i < threads; i++)
@@ -543,8 +545,13 @@ static void bad_options_are_refused(void **state)
     assert_null(pool);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest long_run[] = {cmocka_unit_test(random_runs_never_overlap)};
+    if (argc > 1) {
+        steps = strtol(argv[1], NULL, 10);
+        return cmocka_run_group_tests_name(argv[1], long_run, NULL, NULL);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_know_themselves),
         cmocka_unit_test(large_blocks_are_reused_and_small_requests_do_not_take_them),
