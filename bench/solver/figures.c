@@ -326,6 +326,7 @@ int main(int argc, char **argv)
     const char *svg = NULL, *parts[8];
     int part_count = 0;
     data_folder = getenv("BERTH_DATA");
+    setvbuf(stdout, NULL, _IOLBF, 0);
     for (int k = 1; k < argc; k++) {
         const char *value = k + 1 < argc ? argv[k + 1] : NULL;
         if (strcmp(argv[k], "--data") == 0 && value)
