@@ -9,7 +9,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
-#include "berth_torch.h"
+#include <berth_torch.h>
 
 namespace
 {
