@@ -118,6 +118,14 @@ static uint64_t part_of(const berth__search *search, unsigned percent)
     return left / 100 * percent;
 }
 
+/* Repair gains most at first: it gets a part of what is left, but not more for a longer budget. */
+static uint64_t repair_steps(const berth__search *search, bool is_small)
+{
+    const uint64_t item_count = search->prepared->item_count;
+    const uint64_t part = part_of(search, is_small ? 1 : 8) + item_count / 4, most = 200 * item_count;
+    return part < most ? part : most;
+}
+
 static berth_status run(berth__search *search)
 {
     const berth__prepared *p = search->prepared;
@@ -144,7 +152,7 @@ static berth_status run(berth__search *search)
     HEURISTICS(1)
     if (is_small)
         PHASE("exact, first look", run_exact(search, true))
-    PHASE("repair", berth__repair(search, part_of(search, is_small ? 1 : 8) + item_count / 4))
+    PHASE("repair", berth__repair(search, repair_steps(search, is_small)))
     HEURISTICS(2)
     if (is_small)
         PHASE("exact", run_exact(search, false))
