@@ -39,10 +39,20 @@ static berth_allocator *make_pool_on_device(void)
     return a;
 }
 
+static berth_allocator *make_host_cache_on_device(void)
+{
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    berth_allocator *a = NULL;
+    options.device = device;
+    assert_int_equal(berth_host_cache_create(&options, &a), BERTH_OK);
+    return a;
+}
+
 static const source all[] = {
     {"device memory", make_device, NOTICES_BAD_FREES | SHOWS_ALL_LIVE | NOT_ON_HOST},
     {"pinned memory", make_pinned, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"managed memory", make_managed, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"host cache of the device", make_host_cache_on_device, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"pool of the device", make_pool_on_device, NOTICES_BAD_FREES | SHOWS_ALL_LIVE | NOT_ON_HOST},
 };
 
