@@ -95,10 +95,13 @@ static berth_status run_exact(berth__search *search, bool first_look)
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;
     if (offsets)
         status = berth__exact_create(p, search->seed, BERTH__EXACT_BEST, &exact);
+    const bool fitting_is_enough = search->capacity != BERTH__NO_CAPACITY && !search->minimise;
     uint64_t slice = first_look ? 15000 : 100000;
     for (unsigned turn = 0; status == BERTH_OK && !search->stopped; turn++) {
         const uint64_t goal = berth__search_goal(search), excess = search->best_peak - goal;
-        uint64_t target = goal + (uint64_t)((double)(excess - 1) * parts[turn % BERTH_COUNT_OF(parts)]);
+        /* Where fitting is enough, what lies between is of no use. */
+        const double part = fitting_is_enough ? 0.0 : parts[turn % BERTH_COUNT_OF(parts)];
+        uint64_t target = goal + (uint64_t)((double)(excess - 1) * part);
         if (target >= search->best_peak)
             target = search->best_peak - 1;
         status = ask(search, exact, target, target == goal ? 4 * slice : slice, offsets);
@@ -122,7 +125,7 @@ static uint64_t part_of(const berth__search *search, unsigned percent)
 static uint64_t repair_steps(const berth__search *search, bool is_small)
 {
     const uint64_t item_count = search->prepared->item_count;
-    const uint64_t part = part_of(search, is_small ? 1 : 8) + item_count / 4, most = 200 * item_count;
+    const uint64_t part = part_of(search, is_small ? 1 : 8) + item_count / 4, most = 50 * item_count;
     return part < most ? part : most;
 }
 
