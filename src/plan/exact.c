@@ -3,14 +3,21 @@
  * A dive that has gone wrong early rarely recovers, so it is cut after a number of dead ends and begun anew,
  * with other priorities but with the section weights it has learned. The lengths follow Luby, Sinclair and
  * Zuckerman (1993): 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ... times a constant, which is within a logarithm of the
- * best possible schedule whatever the problem; and since they grow without end, the search stays complete. */
+ * best possible schedule whatever the problem. Early on long runs are cut, since short ones find most plans;
+ * the limit grows with every run, so that the search stays complete. */
 #include "plan/exact.h"
 
 #include <string.h>
 
 #include "plan/exact_state.h"
 
-enum { FAILS_A_RUN = 500, TRAIL_AT_FIRST = 1 << 12, NARROW_CAPACITY = 16383 };
+enum {
+    FAILS_A_RUN = 500,
+    LONGEST_AT_FIRST = 1500,
+    LONGER_EACH = 10,
+    TRAIL_AT_FIRST = 1 << 12,
+    NARROW_CAPACITY = 16383
+};
 
 bool berth__exact_can(const berth__prepared *prepared)
 {
@@ -337,7 +344,9 @@ berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t c
     while (search->steps < x->step_limit && !search->stopped) {
         vary_priorities(x);
         x->run_number++;
-        x->fail_limit = x->fails + FAILS_A_RUN * luby(++x->luby_index);
+        uint64_t length = FAILS_A_RUN * luby(++x->luby_index),
+                 most = LONGEST_AT_FIRST + LONGER_EACH * x->run_number;
+        x->fail_limit = x->fails + (length < most ? length : most);
         bool solved = reset(x) && berth__exact_dive(x);
         if (x->out_of_memory)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an exact search of %u items",
