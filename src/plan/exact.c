@@ -244,8 +244,10 @@ static double log2_of(double value)
 static double power_of_2(double exponent)
 {
     double result = 1.0, term = 1.0, sum = 1.0;
-    for (; exponent >= 1.0; exponent -= 1.0)
+    while (exponent >= 1.0) {
         result *= 2.0;
+        exponent -= 1.0;
+    }
     for (int k = 1; k < 16; k++) {
         term *= exponent * 0.69314718055994531 / (double)k;
         sum += term;
