@@ -244,9 +244,9 @@ BERTH__INLINE berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
     return berth__meter_claim_slow(m, size_bytes, true);
 }
 
-/* The short ways alone, for callers that keep their own long ones out of line: credit is taken or put back, or
- * nothing happened and the answer is false. The first serves berth__meter_claim and berth__meter_add_true, the
- * second berth__meter_give. */
+/* The short ways alone, for callers that keep their own long ones out of line: credit is taken or put back,
+ * or nothing happened and the answer is false. The first serves berth__meter_claim and berth__meter_add_true,
+ * the second berth__meter_give. */
 BERTH__INLINE bool berth__meter_take_quick(berth__meter *m, uint64_t size_bytes)
 {
     berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());

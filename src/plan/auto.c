@@ -6,7 +6,6 @@
  *     valleys       the other nine variants
  *     heuristics    what others use; auto is never worse than any of them
  *     exact         up to 2,048 items: decides one capacity after another, to the proof if there is time
- *     windows       beyond that: exact search of the neighbourhood of the peak, again and again
  *     repair        whatever budget is left
  *
  * The budget is a number of steps, so that the answer is the same on a slow machine; a clock is the caller's

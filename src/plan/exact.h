@@ -1,6 +1,5 @@
 /* Phase D: exact search. Decides whether all items fit below a capacity: a plan, a proof that there is none,
- * or no answer within the steps granted. For up to BERTH__EXACT_ITEMS items; larger problems are searched
- * window by window, see windows.h. */
+ * or no answer within the steps granted. For up to BERTH__EXACT_ITEMS items. */
 #ifndef BERTH_PLAN_EXACT_H
 #define BERTH_PLAN_EXACT_H
 

@@ -52,7 +52,7 @@ static uint64_t frees_so_far(struct retry *r)
 static berth_status allocate_waiting(struct retry *r, size_t size_bytes, size_t alignment,
                                      const berth_request *request, void **out)
 {
-    uint64_t start = now_ns(), now = start;
+    uint64_t start = now_ns(), now;
     uint64_t deadline = r->deadline_ns < UINT64_MAX / 2 - start ? start + r->deadline_ns : UINT64_MAX / 2;
     atomic_fetch_add_explicit(&r->num_retries, 1, memory_order_relaxed);
     /* Known to be waiting before the next try: a free after that try wakes us. */
