@@ -152,9 +152,9 @@ static berth_status make_room(berth__pool *pool, struct attempt *a)
     bool small = is_small(a->rounded, a->alignment);
     size_t alignment = small ? BERTH__POOL_PIECE : a->alignment;
     size_t grown = (small ? BERTH__POOL_PIECE : a->rounded) + (alignment > BERTH__POOL_GRAIN ? alignment : 0);
-    /* Other threads may take what was grown for us; that many in a row is no chance. */
-    berth_status status = a->growths++ < 100 ? berth__pool_grow(pool, grown)
-                                             : berth__fail(BERTH_BUSY, "others take all that the pool grows");
+    /* While memory is mapped the lock is dropped, and others may take or give back the neighbours that were
+     * counted on. After two tries all of it is mapped anew: then it is there when the lock is taken again. */
+    berth_status status = berth__pool_grow(pool, grown, a->growths++ >= 2);
     if (status == BERTH_OK)
         return BERTH_OK;
     if (!a->gave_back) {

@@ -159,8 +159,9 @@ void berth__pool_memory_finish(berth__pool *pool);
 
 /* With the lock, which is dropped and taken again: gets memory from the device so that the mapped index
  * has a span of `size_bytes`, giving idle memory back first where the slack or a limit wants it.
- * BERTH_OK: look again; else why not. */
-berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes);
+ * `alone`: without counting on mapped neighbours, which others may take or give back while the lock is
+ * dropped. BERTH_OK: look again; else why not. */
+berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone);
 /* With the lock, dropped and taken again: gives idle memory back until at most `keep_bytes` of it are left,
  * the oldest first, only what has been idle since `before_ns`. Returns how much. */
 size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns);

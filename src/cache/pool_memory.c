@@ -236,14 +236,14 @@ void berth__pool_settle(berth__pool *pool)
 
 /* ---- Growing ------------------------------------------------------------------------------------- */
 
-/* The part of the unmapped span `hole` that must be mapped so that, with its mapped neighbours, the block
- * fits. */
-static struct range part_to_map(const berth__pool *pool, berth__span *hole, size_t size_bytes)
+/* The part of the unmapped span `hole` that must be mapped so that, with its mapped neighbours (unless
+ * `alone`), the block fits. */
+static struct range part_to_map(const berth__pool *pool, berth__span *hole, size_t size_bytes, bool alone)
 {
     uintptr_t low = hole->address, end = hole->address + hole->size_bytes, high = end;
-    if (hole->before && hole->before->index == &pool->mapped)
+    if (!alone && hole->before && hole->before->index == &pool->mapped)
         low = hole->before->address;
-    if (hole->after && hole->after->index == &pool->mapped)
+    if (!alone && hole->after && hole->after->index == &pool->mapped)
         high += hole->after->size_bytes;
     if (high - low < size_bytes)
         return (struct range){0};
@@ -256,19 +256,19 @@ static struct range part_to_map(const berth__pool *pool, berth__span *hole, size
 }
 
 /* Where to map: the hole that needs least, else the end of the address space in use. */
-static struct range choose_hole(const berth__pool *pool, size_t size_bytes)
+static struct range choose_hole(const berth__pool *pool, size_t size_bytes, bool alone)
 {
     enum { LOOK_AT = 64 };
     struct range best = {0};
     int looked = 0;
     for (berth__span *hole = berth__index_next(&pool->unmapped, NULL); hole && looked < LOOK_AT;
          hole = berth__index_next(&pool->unmapped, hole), looked++) {
-        struct range range = part_to_map(pool, hole, size_bytes);
+        struct range range = part_to_map(pool, hole, size_bytes, alone);
         if (range.span && hole->after && (!best.span || range.size_bytes < best.size_bytes))
             best = range;
     }
     berth__span *top = berth__index_largest(&pool->unmapped);
-    return best.span || !top ? best : part_to_map(pool, top, size_bytes);
+    return best.span || !top ? best : part_to_map(pool, top, size_bytes, alone);
 }
 
 /* Keeps what is taken from the device within (1 + slack) of the most that was live, as far as idle memory
@@ -311,12 +311,12 @@ static berth_status map_range(berth__pool *pool, struct range range)
     return BERTH_OK;
 }
 
-static berth_status grow_in_place(berth__pool *pool, size_t size_bytes)
+static berth_status grow_in_place(berth__pool *pool, size_t size_bytes, bool alone)
 {
     struct range range;
     size_t given;
     do { /* giving back may move the hole, or make the part to map larger */
-        range = choose_hole(pool, size_bytes);
+        range = choose_hole(pool, size_bytes, alone);
         given = range.span ? keep_slack(pool, size_bytes, range.size_bytes) : 0;
     } while (given);
     if (!range.span)
@@ -365,7 +365,7 @@ static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes)
     return status;
 }
 
-berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes)
+berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone)
 {
-    return pool->main ? grow_in_place(pool, size_bytes) : grow_by_segment(pool, size_bytes);
+    return pool->main ? grow_in_place(pool, size_bytes, alone) : grow_by_segment(pool, size_bytes);
 }
