@@ -22,19 +22,22 @@ static size_t trim_inner(void *context, berth_allocator *inner, size_t size_byte
     return inner->ops.trim(inner->self, 0, &released) == BERTH_OK ? released : 0;
 }
 
-static berth_status allocate_under_pressure(struct callback *c, size_t size_bytes, size_t alignment,
-                                            const berth_request *request, void **out, berth_status status)
+BERTH__COLD static berth_status allocate_under_pressure(const berth__asked *asked, berth_status status)
 {
+    struct callback *c = asked->self;
+    if ((asked->request->flags & BERTH_NO_RETRY) || inside_callback)
+        return status;
     atomic_fetch_add_explicit(&c->num_retries, 1, memory_order_relaxed);
     inside_callback = true;
     while (berth__is_want_of_memory(status)) {
         berth_error kept = *berth_last_error();
-        if (c->fn(c->context, c->base.inner, size_bytes, request) == 0) {
+        if (c->fn(c->context, c->base.inner, asked->size_bytes, asked->request) == 0) {
             /* The callback may have failed at something of its own: the answer is the allocation's. */
             berth__fail_driver(status, kept.driver_code, kept.driver_words, "%s", kept.message);
             break;
         }
-        status = berth__allocate(c->base.inner, size_bytes, alignment, request, out);
+        status =
+            berth__allocate(c->base.inner, asked->size_bytes, asked->alignment, asked->request, asked->out);
     }
     inside_callback = false;
     return status;
@@ -44,11 +47,9 @@ static berth_status callback_allocate(void *self, size_t size_bytes, size_t alig
                                       const berth_request *request, void **out)
 {
     struct callback *c = self;
+    berth__asked asked = {self, size_bytes, alignment, request, out};
     berth_status status = berth__allocate(c->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_LIKELY(!berth__is_want_of_memory(status)) || (request->flags & BERTH_NO_RETRY) ||
-        inside_callback)
-        return status;
-    return allocate_under_pressure(c, size_bytes, alignment, request, out, status);
+    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : allocate_under_pressure(&asked, status);
 }
 
 static berth_status callback_stats(void *self, berth_stats *out)

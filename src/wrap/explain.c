@@ -238,14 +238,14 @@ static void log_lines(char *text)
         berth__log(BERTH_LOG_WARNING, "%s", line);
 }
 
-static void explain_failure(struct explain *e, size_t size_bytes, const berth_request *request,
-                            berth_status status)
+BERTH__COLD static berth_status explain_failure(const berth__asked *asked, berth_status status)
 {
+    struct explain *e = asked->self;
     berth_error before = *berth_last_error();
     struct facts facts;
     char words[TEXT_BYTES] = "";
     struct text shortened = {words, sizeof before.message, 0};
-    gather(&facts, e->base.inner, size_bytes, request);
+    gather(&facts, e->base.inner, asked->size_bytes, asked->request);
     say_short(&shortened, &facts);
     /* The 1st, 2nd, 4th, 8th … goes to the log, so that a program that lives at its limit is not flooded. */
     uint64_t number = atomic_fetch_add_explicit(&e->explained, 1, memory_order_relaxed) + 1;
@@ -256,17 +256,16 @@ static void explain_failure(struct explain *e, size_t size_bytes, const berth_re
         say_all(&full, &facts);
         log_lines(words);
     }
-    berth__fail_driver(status, before.driver_code, before.driver_words, "%s", message);
+    return berth__fail_driver(status, before.driver_code, before.driver_words, "%s", message);
 }
 
 static berth_status explain_allocate(void *self, size_t size_bytes, size_t alignment,
                                      const berth_request *request, void **out)
 {
     struct explain *e = self;
+    berth__asked asked = {self, size_bytes, alignment, request, out};
     berth_status status = berth__allocate(e->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(berth__is_want_of_memory(status)))
-        explain_failure(e, size_bytes, request, status);
-    return status;
+    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : explain_failure(&asked, status);
 }
 
 static berth_status explain_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes,
@@ -274,11 +273,10 @@ static berth_status explain_reallocate(void *self, void *p, size_t old_bytes, si
 {
     struct explain *e = self;
     berth_allocator *inner = e->base.inner;
+    berth__asked asked = {self, new_bytes, alignment, request, out};
     berth_status status =
         inner->ops.reallocate(inner->self, p, old_bytes, new_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(berth__is_want_of_memory(status)))
-        explain_failure(e, new_bytes, request, status);
-    return status;
+    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : explain_failure(&asked, status);
 }
 
 static void explain_destroy(void *self)

@@ -49,9 +49,11 @@ static uint64_t frees_so_far(struct retry *r)
     return seen;
 }
 
-static berth_status allocate_waiting(struct retry *r, size_t size_bytes, size_t alignment,
-                                     const berth_request *request, void **out)
+BERTH__COLD static berth_status allocate_waiting(const berth__asked *asked, berth_status refused)
 {
+    struct retry *r = asked->self;
+    if (asked->request->flags & BERTH_NO_RETRY)
+        return refused;
     uint64_t start = now_ns(), now;
     uint64_t deadline = r->deadline_ns < UINT64_MAX / 2 - start ? start + r->deadline_ns : UINT64_MAX / 2;
     atomic_fetch_add_explicit(&r->num_retries, 1, memory_order_relaxed);
@@ -60,7 +62,8 @@ static berth_status allocate_waiting(struct retry *r, size_t size_bytes, size_t 
     uint64_t seen = frees_so_far(r);
     berth_status status;
     for (;;) {
-        status = berth__allocate(r->base.inner, size_bytes, alignment, request, out);
+        status =
+            berth__allocate(r->base.inner, asked->size_bytes, asked->alignment, asked->request, asked->out);
         now = now_ns();
         if (!berth__is_want_of_memory(status) || now >= deadline)
             break;
@@ -77,27 +80,25 @@ static berth_status retry_allocate(void *self, size_t size_bytes, size_t alignme
                                    const berth_request *request, void **out)
 {
     struct retry *r = self;
+    berth__asked asked = {self, size_bytes, alignment, request, out};
     berth_status status = berth__allocate(r->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_LIKELY(!berth__is_want_of_memory(status)) || (request->flags & BERTH_NO_RETRY))
-        return status;
-    return allocate_waiting(r, size_bytes, alignment, request, out);
+    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : allocate_waiting(&asked, status);
 }
 
-static void wake(struct retry *r)
+BERTH__COLD static berth_status wake(struct retry *r, berth_status status)
 {
     berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
     r->frees++;
     pthread_cond_broadcast(&r->freed);
     berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
+    return status;
 }
 
 static berth_status retry_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     struct retry *r = self;
     berth_status status = berth__deallocate(r->base.inner, p, size_bytes, stream);
-    if (BERTH_UNLIKELY(atomic_load(&r->waiting) != 0))
-        wake(r);
-    return status;
+    return BERTH_LIKELY(atomic_load(&r->waiting) == 0) ? status : wake(r, status);
 }
 
 static berth_status retry_trim(void *self, size_t keep_bytes, size_t *released)
@@ -105,9 +106,7 @@ static berth_status retry_trim(void *self, size_t keep_bytes, size_t *released)
     struct retry *r = self;
     berth_allocator *inner = r->base.inner;
     berth_status status = inner->ops.trim(inner->self, keep_bytes, released);
-    if (atomic_load(&r->waiting) != 0)
-        wake(r);
-    return status;
+    return atomic_load(&r->waiting) == 0 ? status : wake(r, status);
 }
 
 static berth_status retry_stats(void *self, berth_stats *out)
