@@ -1,13 +1,13 @@
 /* The limit: charges a budget, which several allocators may share, before the inner allocator is asked. */
 #include "berth/decorators.h"
 
-#include "core/meter.h"
 #include "core/noted.h"
+#include "core/quota.h"
 
-/* The meter's claims are the budget: threads keep credit of it, and give it back when it would be missed. */
 struct berth_budget {
-    berth__meter meter;
+    berth__quota quota;
     _Atomic uint32_t references;
+    _Atomic uint64_t refusals;
 };
 
 struct limit {
@@ -37,9 +37,9 @@ berth_status berth_budget_create(uint64_t limit_bytes, berth_budget **out)
     berth_budget *budget = berth__heap_aligned(sizeof *budget, 64);
     if (!budget)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a budget");
-    berth__meter_init(&budget->meter, false);
-    berth__meter_set_limit(&budget->meter, limit_bytes);
+    berth__quota_init(&budget->quota, (int64_t)limit_bytes);
     atomic_init(&budget->references, 1);
+    atomic_init(&budget->refusals, 0);
     *out = budget;
     return BERTH_OK;
 }
@@ -55,7 +55,7 @@ void berth_budget_release(berth_budget *budget)
 {
     if (!budget || atomic_fetch_sub_explicit(&budget->references, 1, memory_order_acq_rel) != 1)
         return;
-    berth__meter_finish(&budget->meter);
+    berth__quota_finish(&budget->quota);
     berth__heap_free(budget);
 }
 
@@ -65,27 +65,26 @@ berth_status berth_budget_set_limit(berth_budget *budget, uint64_t limit_bytes)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the budget is NULL");
     berth_status status = check_limit(limit_bytes);
     if (status == BERTH_OK)
-        berth__meter_set_limit(&budget->meter, limit_bytes);
+        berth__quota_set_cap(&budget->quota, (int64_t)limit_bytes);
     return status;
 }
 
 uint64_t berth_budget_limit(berth_budget *budget)
 {
-    return budget ? (uint64_t)atomic_load(&budget->meter.limit) : 0;
+    return budget ? (uint64_t)atomic_load(&budget->quota.cap) : 0;
 }
 
 uint64_t berth_budget_in_use(berth_budget *budget)
 {
-    return budget ? berth__meter_in_use(&budget->meter) : 0;
+    return budget ? berth__quota_in_use(&budget->quota) : 0;
 }
 
 /* ---- The decorator ------------------------------------------------------------------------------- */
 
 static berth_status over_budget(struct limit *l, size_t size_bytes, const berth_request *request)
 {
-    berth__meter *meter = &l->budget->meter;
-    berth__meter_count_failure(meter);
-    uint64_t limit = berth_budget_limit(l->budget), in_use = berth__meter_in_use(meter);
+    atomic_fetch_add_explicit(&l->budget->refusals, 1, memory_order_relaxed);
+    uint64_t limit = berth_budget_limit(l->budget), in_use = berth_budget_in_use(l->budget);
     uint64_t left = limit > in_use ? limit - in_use : 0, missing = size_bytes > left ? size_bytes - left : 0;
     const char *label = berth__request_label(request);
     return berth__fail(
@@ -99,18 +98,16 @@ static berth_status over_budget(struct limit *l, size_t size_bytes, const berth_
 
 /* Over a source that knows its blocks' sizes, the common case. The short ways call nothing but the source, so
  * that they keep little; everything else is out of line. */
-#define OUT_OF_LINE __attribute__((noinline, cold))
-
-OUT_OF_LINE static berth_status known_undo(struct limit *l, size_t size_bytes, berth_status status)
+BERTH__COLD static berth_status known_undo(struct limit *l, size_t size_bytes, berth_status status)
 {
-    berth__meter_unclaim(&l->budget->meter, size_bytes);
+    berth__quota_give(&l->budget->quota, size_bytes);
     return status;
 }
 
-OUT_OF_LINE static berth_status known_allocate_slow(struct limit *l, size_t size_bytes, size_t alignment,
+BERTH__COLD static berth_status known_allocate_slow(struct limit *l, size_t size_bytes, size_t alignment,
                                                     const berth_request *request, void **out)
 {
-    if (berth__meter_claim(&l->budget->meter, size_bytes) == BERTH__METER_OVER)
+    if (!berth__quota_take_slow(&l->budget->quota, size_bytes))
         return over_budget(l, size_bytes, request);
     berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
     return status == BERTH_OK ? status : known_undo(l, size_bytes, status);
@@ -120,16 +117,17 @@ static berth_status known_allocate(void *self, size_t size_bytes, size_t alignme
                                    const berth_request *request, void **out)
 {
     struct limit *l = self;
-    /* [M4] [W1] claimed before the inner allocator is asked: no moment has more than the budget in use. */
-    if (BERTH_UNLIKELY(!berth__meter_take_quick(&l->budget->meter, size_bytes)))
+    /* [M4] [W1] taken before the inner allocator is asked: no moment has more than the budget in use. */
+    berth__quota_slot *slot = berth__quota_slot_quick(&l->budget->quota);
+    if (BERTH_UNLIKELY(!slot || !berth__quota_take_at(slot, size_bytes)))
         return known_allocate_slow(l, size_bytes, alignment, request, out);
     berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
     return BERTH_LIKELY(status == BERTH_OK) ? status : known_undo(l, size_bytes, status);
 }
 
-OUT_OF_LINE static berth_status known_give_slow(struct limit *l, uint64_t size_bytes)
+BERTH__COLD static berth_status known_give_slow(struct limit *l, uint64_t size_bytes)
 {
-    berth__meter_give(&l->budget->meter, size_bytes);
+    berth__quota_give_slow(&l->budget->quota, size_bytes);
     return BERTH_OK;
 }
 
@@ -141,19 +139,22 @@ static berth_status known_deallocate(void *self, void *p, size_t size_bytes, ber
     berth_status status = berth__deallocate(l->base.base.inner, p, size_bytes, stream);
     if (BERTH_UNLIKELY(status != BERTH_OK))
         return status;
-    return BERTH_LIKELY(berth__meter_give_quick(&l->budget->meter, known)) ? BERTH_OK
-                                                                           : known_give_slow(l, known);
+    berth__quota_slot *slot = berth__quota_slot_quick(&l->budget->quota);
+    if (BERTH_UNLIKELY(!slot))
+        return known_give_slow(l, known);
+    berth__quota_give_at(slot, known);
+    return BERTH_OK;
 }
 
 static berth_status limit_allocate(void *self, size_t size_bytes, size_t alignment,
                                    const berth_request *request, void **out)
 {
     struct limit *l = self;
-    if (BERTH_UNLIKELY(berth__meter_claim(&l->budget->meter, size_bytes) == BERTH__METER_OVER))
+    if (BERTH_UNLIKELY(!berth__quota_take(&l->budget->quota, size_bytes)))
         return over_budget(l, size_bytes, request);
     berth_status status = berth__noted_allocate(&l->base, size_bytes, alignment, request, NULL, NULL, out);
     if (BERTH_UNLIKELY(status != BERTH_OK))
-        berth__meter_unclaim(&l->budget->meter, size_bytes);
+        berth__quota_give(&l->budget->quota, size_bytes);
     return status;
 }
 
@@ -167,7 +168,7 @@ static berth_status limit_deallocate(void *self, void *p, size_t size_bytes, ber
     status = berth__noted_release(&l->base, p, &note, size_bytes, stream);
     /* Given back only when it is really gone, so that nobody else gets the bytes twice. */
     if (BERTH_LIKELY(status == BERTH_OK))
-        berth__meter_give(&l->budget->meter, note.size_bytes);
+        berth__quota_give(&l->budget->quota, note.size_bytes);
     return status;
 }
 
@@ -178,7 +179,7 @@ static berth_status limit_stats(void *self, berth_stats *out)
     struct limit *l = self;
     berth_allocator *inner = l->base.base.inner;
     uint64_t limit = berth_budget_limit(l->budget);
-    uint64_t refused = atomic_load(&l->budget->meter.num_failures);
+    uint64_t refused = atomic_load(&l->budget->refusals);
     berth_status status = inner->ops.stats(inner->self, out);
     if (status != BERTH_OK)
         return status;
@@ -192,7 +193,7 @@ static berth_status limit_clear_stats(void *self)
 {
     struct limit *l = self;
     berth_allocator *inner = l->base.base.inner;
-    atomic_store(&l->budget->meter.num_failures, 0);
+    atomic_store(&l->budget->refusals, 0);
     return inner->ops.clear_stats(inner->self);
 }
 
