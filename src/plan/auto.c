@@ -1,9 +1,11 @@
 /* `auto`: the pipeline. Cheap phases first, each starting from the best plan so far, until the plan is proven
  * optimal, fits where that is enough, or the step budget is used up:
  *
+ *     pass          many items only: first fit by length of life at the bound itself, faster than a valley
  *     valley        one skyline, near-linear: within milliseconds there is a plan, often an optimal one
  *     repair        presses that plan; finishes what is nearly right
  *     valleys       the other nine variants
+ *     passes        first fit in other orders
  *     heuristics    what others use; auto is never worse than any of them
  *     exact         up to 2,048 items: decides one capacity after another, to the proof if there is time
  *     repair        whatever budget is left
@@ -11,6 +13,7 @@
  * The budget is a number of steps, so that the answer is the same on a slow machine; a clock is the caller's
  * and speaks through the progress callback. */
 #include "plan/exact.h"
+#include "plan/passes.h"
 #include "plan/prepared.h"
 #include "plan/repair.h"
 #include "plan/solver.h"
@@ -47,6 +50,24 @@ static berth_status run_valleys(berth__search *search, unsigned from, unsigned t
         status = berth__valley_run(search, variant, search->best_peak, offsets, &peak);
         if (!status && peak != UINT64_MAX)
             berth__search_offer(search, offsets, "valley");
+    }
+    berth__heap_free(offsets);
+    return status;
+}
+
+/* First-fit passes at the goal itself, in the orders [from, to), each for at most `steps`. */
+static berth_status run_passes(berth__search *search, unsigned from, unsigned to, uint64_t steps)
+{
+    const berth__prepared *p = search->prepared;
+    uint64_t *offsets = berth__heap_alloc(p->item_count * sizeof *offsets), peak;
+    if (!offsets)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u offsets", p->item_count);
+    berth_status status = BERTH_OK;
+    for (unsigned order = from; order < to && !search->stopped && !status; order++) {
+        status = berth__pass_run(search, (berth__pass_order)order, berth__search_goal(search), steps, offsets,
+                                 &peak);
+        if (!status && peak != UINT64_MAX)
+            berth__search_offer(search, offsets, "pass");
     }
     berth__heap_free(offsets);
     return status;
@@ -128,6 +149,13 @@ static uint64_t repair_steps(const berth__search *search, bool is_small)
     return part < most ? part : most;
 }
 
+/* A pass of few items takes next to nothing; of many, one in an order that does not suit them may take long.
+ */
+static uint64_t pass_steps(const berth__search *search)
+{
+    return part_of(search, 5) + search->prepared->item_count;
+}
+
 static berth_status run(berth__search *search)
 {
     const berth__prepared *p = search->prepared;
@@ -147,10 +175,14 @@ static berth_status run(berth__search *search)
     if (turn == (at))  \
     PHASE("heuristics", run_heuristics(search))
     HEURISTICS(0)
+    if (is_large)
+        PHASE("pass", run_passes(search, BERTH__PASS_LIFE, BERTH__PASS_LIFE + 1, 3 * item_count))
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
     if (is_large)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
+    PHASE("passes", run_passes(search, is_large ? BERTH__PASS_LIFE + 1 : BERTH__PASS_LIFE, BERTH__PASS_ORDERS,
+                               pass_steps(search)))
     HEURISTICS(1)
     if (is_small)
         PHASE("exact, first look", run_exact(search, true))

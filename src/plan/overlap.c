@@ -93,9 +93,10 @@ static berth_status grow(berth__overlap *overlap)
     return BERTH_OK;
 }
 
-/* The first place in a level whose piece starts at `column` or later. */
-static uint32_t first_from(const berth__overlap *overlap, unsigned level, uint32_t column)
+uint32_t berth__overlap_first(const berth__overlap *overlap, unsigned level, uint32_t column)
 {
+    const uint64_t reach = (uint64_t)1 << level;
+    column = column >= reach ? (uint32_t)(column - reach + 1) : 0;
     uint32_t low = overlap->level_first[level], high = overlap->level_first[level + 1];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -112,8 +113,8 @@ static berth_status look_at_level(berth__overlap *overlap, const uint64_t *offse
 {
     const berth__prepared *p = overlap->prepared;
     const uint32_t lower = p->piece_lower[piece], upper = p->piece_upper[piece];
-    const uint64_t reach = (uint64_t)1 << level, size = p->piece_size[piece];
-    uint32_t at = first_from(overlap, level, lower >= reach ? (uint32_t)(lower - reach + 1) : 0);
+    const uint64_t size = p->piece_size[piece];
+    uint32_t at = berth__overlap_first(overlap, level, lower);
     for (; at < overlap->level_first[level + 1]; at++, overlap->looked_at++) {
         uint32_t other = overlap->pieces[at];
         if (p->piece_lower[other] >= upper)

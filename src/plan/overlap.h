@@ -36,6 +36,10 @@ void berth__overlap_finish(berth__overlap *overlap);
 /* Finds what forbids `item` some offsets, among items whose offset is not BERTH_NO_OFFSET. */
 berth_status berth__overlap_look(berth__overlap *overlap, const uint64_t *offsets, uint32_t item);
 
+/* Where, among the pieces of a level, those begin that can be alive at `column` or later: the first that
+ * starts less than the level's longest life before it. */
+uint32_t berth__overlap_first(const berth__overlap *overlap, unsigned level, uint32_t column);
+
 /* After a look: the lowest offset, or with `tight` the one in the smallest room, at which the item ends at or
  * below `capacity`; BERTH_NO_OFFSET if there is none. */
 uint64_t berth__overlap_fit(const berth__overlap *overlap, uint32_t item, uint64_t capacity, bool tight);
