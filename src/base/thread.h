@@ -46,7 +46,7 @@ typedef struct berth__memo {
     void *slot, *value;
 } berth__memo;
 typedef struct berth__memos {
-    berth__memo host_cache, device_pool;
+    berth__memo host_cache, device_pool, scope;
 } berth__memos;
 extern BERTH__HIDDEN _Thread_local berth__memos berth__thread_memos;
 

@@ -21,6 +21,8 @@ static size_t room_for(size_t alignment)
 
 static void *get_raw(const struct adapter *a, size_t raw_bytes, bool zeroed)
 {
+    if ((uint64_t)raw_bytes >> BERTH__TAG_SHIFT) /* no heap has that much, and the header no room to say so */
+        return NULL;
     if (zeroed && a->family.calloc)
         return a->family.calloc(1, raw_bytes);
     void *raw = a->family.malloc(raw_bytes);
@@ -43,7 +45,7 @@ static berth_status adapter_allocate(void *self, size_t size_bytes, size_t align
     }
     uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
     berth__header *header = berth__header_of((void *)block);
-    header->size_bytes = size_bytes;
+    header->size_and_tag = size_bytes;
     header->offset = (uint32_t)(block - (uintptr_t)raw);
     header->check = berth__header_check((void *)block, header->offset);
     berth__meter_add(&a->meter, size_bytes);
@@ -64,7 +66,7 @@ static berth_status adapter_deallocate(void *self, void *p, size_t size_bytes, b
     if (BERTH_UNLIKELY(!berth__header_is_live(p)))
         return bad_pointer(a, BERTH_BAD_FREE, p);
     berth__header *header = berth__header_of(p);
-    uint64_t size = header->size_bytes;
+    uint64_t size = berth__size_of_word(header->size_and_tag);
     header->check = ~header->check;
     a->family.free((char *)p - header->offset);
     berth__meter_sub(&a->meter, size);
@@ -80,7 +82,8 @@ static berth_status adapter_size_slow(void *self, const void *p, size_t *out)
         return bad_pointer(a, BERTH_NOT_FOUND, p);
     const berth__header *header = berth__header_of(p);
     size_t usable = a->family.usable_size((char *)(uintptr_t)p - header->offset) - header->offset;
-    *out = usable > header->size_bytes ? usable : (size_t)header->size_bytes;
+    size_t asked = (size_t)berth__size_of_word(header->size_and_tag);
+    *out = usable > asked ? usable : asked;
     return BERTH_OK;
 }
 
@@ -147,7 +150,7 @@ berth_status berth_adapter_create(const berth_malloc_family *family, berth_alloc
     if (!a)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an adapter's handle");
     berth__allocator_init(&a->base, &adapter_ops, a);
-    a->base.has_header = true;
+    a->base.header = BERTH__HEADER_PLAIN;
     a->family = *family;
     berth__meter_init(&a->meter, false);
     *out = &a->base;

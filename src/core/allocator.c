@@ -149,7 +149,7 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
     a->self = self;
     a->ops = *ops;
     a->embedded = true;
-    a->has_header = false;
+    a->header = BERTH__HEADER_NONE;
     atomic_init(&a->references, 1);
     fill_absent(&a->ops);
 }

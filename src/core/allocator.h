@@ -18,14 +18,21 @@
 #include "base/thread.h"
 #include "berth/allocator.h"
 
+/* A block may have a berth__header in front, with the size that was asked for; see core/header.h. */
+typedef enum berth__header_use {
+    BERTH__HEADER_NONE = 0,
+    BERTH__HEADER_PLAIN,  /* its tag is free */
+    BERTH__HEADER_TAGGED, /* it is in use */
+} berth__header_use;
+
 struct berth_allocator {
     void *self;
     berth_allocator_ops ops; /* complete: no entry is NULL */
     _Atomic uint32_t references;
     bool embedded; /* `destroy` frees the handle too */
-    /* Its blocks have a berth__header in front, with the size that was asked for here; see core/header.h. A
-     * decorator that hands blocks through as they are may say so too. */
-    bool has_header;
+    /* What is in front of its blocks. A decorator that hands blocks through as they are says what the inner
+     * allocator does. */
+    berth__header_use header;
 };
 
 /* Fills an embedded handle with one reference. `ops` may lack optional operations, not required ones. */

@@ -5,18 +5,21 @@
  *      |            | size offset check  |
  *                   |<--- 16 bytes ----->|
  *
- * Sources that use it say so in their handle (has_header), so that wrappers right above need no note of a
- * block's size of their own. */
+ * Sources that use it say so in their handle, so that wrappers right above need no note of a block's size of
+ * their own. One of them may also keep a tag there, in bits that no size has: no heap hands out 2^48 bytes.
+ * It writes size and tag as one word, since a load waits for the store of a part of it. */
 #ifndef BERTH_CORE_HEADER_H
 #define BERTH_CORE_HEADER_H
 
 #include "base/annotate.h"
 
 typedef struct berth__header {
-    uint64_t size_bytes; /* as asked for */
+    uint64_t size_and_tag; /* the size as asked for; a tag, or 0, from BERTH__TAG_SHIFT on */
     uint32_t offset;
     uint32_t check;
 } berth__header;
+
+enum { BERTH__TAG_SHIFT = 48 };
 
 static inline uint32_t berth__header_check(const void *block, uint32_t offset)
 {
@@ -38,10 +41,18 @@ BERTH__NO_ASAN static inline bool berth__header_is_live(const void *block)
     return header->check == berth__header_check(block, header->offset);
 }
 
-/* The size of what should be a live block. */
+/* Of what should be a live block. */
+BERTH__NO_ASAN static inline uint64_t berth__header_word(const void *block)
+{
+    return berth__header_of(block)->size_and_tag;
+}
+static inline uint64_t berth__size_of_word(uint64_t word)
+{
+    return word & (((uint64_t)1 << BERTH__TAG_SHIFT) - 1);
+}
 BERTH__NO_ASAN static inline uint64_t berth__header_size(const void *block)
 {
-    return berth__header_of(block)->size_bytes;
+    return berth__size_of_word(berth__header_word(block));
 }
 
 #endif

@@ -244,35 +244,6 @@ BERTH__INLINE berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
     return berth__meter_claim_slow(m, size_bytes, true);
 }
 
-/* The short ways alone, for callers that keep their own long ones out of line: credit is taken or put back,
- * or nothing happened and the answer is false. The first serves berth__meter_claim and berth__meter_add_true,
- * the second berth__meter_give. */
-BERTH__INLINE bool berth__meter_take_quick(berth__meter *m, uint64_t size_bytes)
-{
-    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
-    if (BERTH_UNLIKELY(!slot || !berth__meter_enter(m, slot)))
-        return false;
-    int64_t credit = BERTH__METER_LOAD(slot->credit) - (int64_t)size_bytes;
-    bool enough = BERTH_LIKELY(credit >= 0);
-    if (enough)
-        BERTH__METER_STORE(slot->credit, credit);
-    berth__meter_leave(slot);
-    return enough;
-}
-
-BERTH__INLINE bool berth__meter_give_quick(berth__meter *m, uint64_t size_bytes)
-{
-    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
-    if (BERTH_UNLIKELY(!slot || !berth__meter_enter(m, slot)))
-        return false;
-    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
-    bool fits = BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max));
-    if (fits)
-        BERTH__METER_STORE(slot->credit, credit);
-    berth__meter_leave(slot);
-    return fits;
-}
-
 /* Adds what is allocated already to a meter whose peak is true also with several threads: nobody claims above
  * the peak, so that it rises only when, with all credit collected, that much is really in use [M8]. Below the
  * peak it costs what berth__meter_add costs. For meters that only this and berth__meter_sub change. */
@@ -300,23 +271,6 @@ void berth__meter_hoard(berth__meter *m);
 
 /* berth__meter_add_true that counts the allocation too, for threads that are not inside their slot. */
 void berth__meter_add_true_counted(berth__meter *m, uint64_t size_bytes);
-
-/* What was claimed, or added with berth__meter_add_true, is free again: as berth__meter_sub, for meters that
- * do not count blocks. */
-BERTH__INLINE void berth__meter_give(berth__meter *m, uint64_t size_bytes)
-{
-    berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
-    if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
-        int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
-        if (BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max))) {
-            BERTH__METER_STORE(slot->credit, credit);
-            berth__meter_leave(slot);
-            return;
-        }
-        berth__meter_leave(slot);
-    }
-    berth__meter_sub_slow(m, size_bytes);
-}
 
 /* The same as below with the slot found already; NULL: the thread has none. */
 BERTH__INLINE bool berth__meter_sub_at(berth__meter *m, berth__meter_slot *slot, uint64_t size_bytes)

@@ -20,7 +20,7 @@ bool berth__is_host_accessible(berth_allocator *a)
     return berth_device_describe(device, &info) == BERTH_OK && info.host_accessible;
 }
 
-berth_status berth__noted_refuse(const void *p)
+static berth_status refuse(const void *p)
 {
     return berth__fail(BERTH_BAD_FREE,
                        "%p is not a live block of this allocator: freed twice, not its own, or overwritten "
@@ -53,7 +53,7 @@ static berth_status allocate_mapped(berth__noted *w, size_t size_bytes, size_t a
 /* ---- Allocating and freeing ---------------------------------------------------------------------- */
 
 static berth_status allocate_in_front(berth__noted *w, size_t size_bytes, size_t alignment,
-                                      const berth_request *request, void *whom, void *thread, void **out)
+                                      const berth_request *request, uint64_t whom, void **out)
 {
     size_t room = alignment < sizeof(berth__note) ? sizeof(berth__note) : alignment;
     void *raw = NULL;
@@ -61,32 +61,19 @@ static berth_status allocate_in_front(berth__noted *w, size_t size_bytes, size_t
     if (status != BERTH_OK)
         return status;
     void *block = (char *)raw + room;
-    berth__note_write(berth__note_of(block), size_bytes, whom, thread, berth__note_seal(block, room));
+    *berth__note_of(block) =
+        (berth__note){.size_bytes = size_bytes, .whom = whom, .seal = berth__note_seal(block, room)};
     *out = block;
     return BERTH_OK;
 }
 
-static berth_status allocate_behind(berth__noted *w, size_t size_bytes, size_t alignment,
-                                    const berth_request *request, void *whom, void *thread, void **out)
-{
-    size_t offset = berth__note_offset(size_bytes);
-    berth_status status =
-        berth__allocate(w->base.inner, offset + sizeof(berth__note), alignment, request, out);
-    if (status == BERTH_OK)
-        berth__note_write((berth__note *)(void *)((char *)*out + offset), size_bytes, whom, thread,
-                          berth__note_seal(*out, 0));
-    return status;
-}
-
 berth_status berth__noted_allocate(berth__noted *w, size_t size_bytes, size_t alignment,
-                                   const berth_request *request, void *whom, void *thread, void **out)
+                                   const berth_request *request, uint64_t whom, void **out)
 {
-    berth__note note = {.size_bytes = size_bytes, .whom = whom, .thread = thread};
+    berth__note note = {.size_bytes = size_bytes, .whom = whom};
     switch (w->place) {
-    case BERTH__NOTE_BEHIND:
-        return allocate_behind(w, size_bytes, alignment, request, whom, thread, out);
     case BERTH__NOTE_IN_FRONT:
-        return allocate_in_front(w, size_bytes, alignment, request, whom, thread, out);
+        return allocate_in_front(w, size_bytes, alignment, request, whom, out);
     case BERTH__NOTE_IN_MAP:
         return allocate_mapped(w, size_bytes, alignment, request, &note, out);
     case BERTH__NOTE_SIZE_KNOWN:
@@ -100,7 +87,7 @@ static berth_status take_mapped(berth__noted *w, void *p, berth__note *note)
 {
     struct mapped_note *mapped = (struct mapped_note *)(void *)berth__block_map_take(&w->map, p);
     if (!mapped)
-        return berth__noted_refuse(p);
+        return refuse(p);
     *note = mapped->note;
     berth__heap_free(mapped);
     return BERTH_OK;
@@ -109,7 +96,7 @@ static berth_status take_mapped(berth__noted *w, void *p, berth__note *note)
 static berth_status take_in_front(void *p, berth__note *note)
 {
     if (!berth__has_note(p))
-        return berth__noted_refuse(p);
+        return refuse(p);
     *note = *berth__note_of(p);
     berth__note_of(p)->seal = 0;
     return BERTH_OK;
@@ -123,7 +110,7 @@ static berth_status ask_size(berth__noted *w, const void *p, berth__note *note)
         size = (size_t)berth__header_size(p);
     else if (w->place == BERTH__NOTE_SIZE_KNOWN ||
              inner->ops.requested_size(inner->self, p, &size) != BERTH_OK)
-        return berth__noted_refuse(p);
+        return refuse(p);
     *note = (berth__note){.size_bytes = size};
     return BERTH_OK;
 }
@@ -131,8 +118,6 @@ static berth_status ask_size(berth__noted *w, const void *p, berth__note *note)
 berth_status berth__noted_take(berth__noted *w, void *p, berth__note *note)
 {
     switch (w->place) {
-    case BERTH__NOTE_BEHIND:
-        return berth__noted_take_behind(p, note);
     case BERTH__NOTE_IN_FRONT:
         return take_in_front(p, note);
     case BERTH__NOTE_IN_MAP:
@@ -150,29 +135,14 @@ berth_status berth__noted_release(berth__noted *w, void *p, const berth__note *n
     if (w->place == BERTH__NOTE_IN_FRONT)
         return berth__deallocate(w->base.inner, (char *)p - berth__note_room(note),
                                  (size_t)note->size_bytes + berth__note_room(note), stream);
-    /* A note behind a block made it longer than the caller knows. */
-    return berth__deallocate(w->base.inner, p, w->place == BERTH__NOTE_BEHIND ? 0 : size_bytes, stream);
+    return berth__deallocate(w->base.inner, p, size_bytes, stream);
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
 
-/* Behind the block, where the source knows how long that is. */
-static bool read_behind(const void *p, berth__note *note)
-{
-    if (!berth__header_is_live(p))
-        return false;
-    size_t size = (size_t)berth__header_of(p)->size_bytes;
-    *note = *(const berth__note *)(const void *)((const char *)p + size - sizeof *note);
-    return note->seal == berth__note_seal(p, 0);
-}
-
 /* The note without taking it away. */
 static berth_status read_note(berth__noted *w, const void *p, berth__note *note)
 {
-    if (w->place == BERTH__NOTE_BEHIND)
-        return read_behind(p, note)
-                   ? BERTH_OK
-                   : berth__fail(BERTH_NOT_FOUND, "%p is not a live block of this allocator", p);
     if (w->place == BERTH__NOTE_IN_FRONT) {
         if (!berth__has_note(p))
             return berth__fail(BERTH_NOT_FOUND, "%p is not a live block of this allocator", p);
@@ -192,16 +162,15 @@ typedef berth_status (*size_op)(void *self, const void *p, size_t *out);
 static berth_status ask_inner(berth__noted *w, size_op ask, const void *p, size_t *out)
 {
     berth_allocator *inner = w->base.inner;
-    if (w->place != BERTH__NOTE_IN_FRONT && w->place != BERTH__NOTE_BEHIND)
+    if (w->place != BERTH__NOTE_IN_FRONT)
         return ask(inner->self, p, out);
     berth__note note = {0};
     berth_status status = read_note(w, p, &note);
     if (status != BERTH_OK)
         return status;
-    size_t front = w->place == BERTH__NOTE_IN_FRONT ? berth__note_room(&note) : 0;
-    status = ask(inner->self, (const char *)p - front, out);
+    status = ask(inner->self, (const char *)p - berth__note_room(&note), out);
     if (status == BERTH_OK) /* what the block takes, less what the note takes of it */
-        *out = front ? *out - front : (size_t)note.size_bytes;
+        *out -= berth__note_room(&note);
     return status;
 }
 
@@ -228,7 +197,7 @@ static berth_status noted_reallocate(void *self, void *p, size_t old_bytes, size
                                      size_t alignment, const berth_request *request, void **out)
 {
     berth__noted *w = self;
-    if (w->place != BERTH__NOTE_IN_FRONT && w->place != BERTH__NOTE_BEHIND)
+    if (w->place != BERTH__NOTE_IN_FRONT)
         return berth__fail(BERTH_UNSUPPORTED, "this allocator changes no block's size in place");
     (void)old_bytes;
     berth__note note = {0};
@@ -257,8 +226,8 @@ bool berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocato
     all.allocated_size = noted_allocated_size;
     all.allocated_size_slow = noted_allocated_size_slow;
     bool tracks = inner->ops.tracks_sizes(inner->self);
-    if (inner->has_header)
-        w->place = size_only ? BERTH__NOTE_SIZE_KNOWN : BERTH__NOTE_BEHIND;
+    if (inner->header != BERTH__HEADER_NONE && size_only)
+        w->place = BERTH__NOTE_SIZE_KNOWN;
     else if (tracks && size_only)
         w->place = BERTH__NOTE_ASKED;
     else

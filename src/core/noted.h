@@ -7,16 +7,10 @@
  *      |<------------- room ------------->|<-------- size -------->|
  *      |              | note, 32 bytes    |
  *
- * `room` is the alignment, at least 32. Over a source that knows its blocks' sizes
- * in a header the note lies behind the block, so that the caller's pointer is the source's:
- * no free then waits for a note to learn where its block begins, and a decorator that needs the size only
- * adds nothing.
- *
- *      |<-------- size -------->|pad| note |
- *
- * Elsewhere (device memory, addresses without memory) notes are in a
+ * `room` is the alignment, at least 32. Elsewhere (device memory, addresses without memory) notes are in a
  * map, and also over an inner allocator that tracks sizes: it shows its blocks to others, who must see what
- * the caller has. A decorator that needs the size only asks such an allocator, and adds nothing. */
+ * the caller has. A decorator that needs the size only asks such an allocator, and adds nothing; nor does it
+ * over a source that knows its blocks' sizes in a header. */
 #ifndef BERTH_CORE_NOTED_H
 #define BERTH_CORE_NOTED_H
 
@@ -27,14 +21,13 @@
 
 typedef struct berth__note {
     uint64_t size_bytes; /* as requested */
-    void *whom;
-    void *thread;
+    uint64_t whom;       /* a number of the decorator's */
+    uint64_t spare;      /* its size is an alignment */
     uint64_t seal; /* the room, and above it a check; one word, so that it is stored and loaded at once */
 } berth__note;
 
 typedef enum berth__note_place {
-    BERTH__NOTE_BEHIND,
-    BERTH__NOTE_SIZE_KNOWN, /* by the source: no note */
+    BERTH__NOTE_SIZE_KNOWN, /* by the source's header: no note */
     BERTH__NOTE_IN_FRONT,
     BERTH__NOTE_IN_MAP,
     BERTH__NOTE_ASKED, /* of the inner allocator: the size alone is known */
@@ -76,47 +69,13 @@ BERTH__NO_ASAN static inline bool berth__has_note(const void *block)
     return seal == berth__note_seal(block, (uint32_t)seal);
 }
 
-static inline size_t berth__note_offset(size_t size_bytes)
-{
-    return berth__align_up(size_bytes, 8);
-}
-
-static inline void berth__note_write(berth__note *note, size_t size_bytes, void *whom, void *thread,
-                                     uint64_t seal)
-{
-    note->size_bytes = size_bytes;
-    note->whom = whom;
-    note->thread = thread;
-    note->seal = seal;
-}
-
 /* Allocates from the inner allocator and keeps the note. */
 berth_status berth__noted_allocate(berth__noted *w, size_t size_bytes, size_t alignment,
-                                   const berth_request *request, void *whom, void *thread, void **out);
+                                   const berth_request *request, uint64_t whom, void **out);
 /* Takes the note of a live block away, once: BERTH_BAD_FREE for anything else. Then berth__noted_release. */
 berth_status berth__noted_take(berth__noted *w, void *p, berth__note *note);
 berth_status berth__noted_release(berth__noted *w, void *p, const berth__note *note, size_t size_bytes,
                                   berth_stream *stream);
-
-/* BERTH_BAD_FREE with words. */
-berth_status berth__noted_refuse(const void *p);
-
-/* berth__noted_take where notes are behind. */
-static inline berth_status berth__noted_take_behind(void *p, berth__note *note)
-{
-    if (BERTH_UNLIKELY(!berth__header_is_live(p)))
-        return berth__noted_refuse(p);
-    size_t size = (size_t)berth__header_of(p)->size_bytes;
-    berth__note *kept = (berth__note *)(void *)((char *)p + size - sizeof *kept);
-    if (BERTH_UNLIKELY(kept->seal != berth__note_seal(p, 0)))
-        return berth__noted_refuse(p);
-    /* Field by field: loads wider than the stores of a moment ago would have to wait for them. */
-    note->size_bytes = kept->size_bytes;
-    note->whom = kept->whom;
-    note->thread = kept->thread;
-    kept->seal = 0;
-    return BERTH_OK;
-}
 
 /* Whether host code may read and write what `a` hands out. */
 bool berth__is_host_accessible(berth_allocator *a);

@@ -51,8 +51,7 @@ static berth__quota_slot *add_piece(berth__quota *q, uint32_t piece)
     return present;
 }
 
-/* NULL: the thread has no number, or there is no memory. */
-static berth__quota_slot *slot_of(berth__quota *q, uint32_t thread)
+berth__quota_slot *berth__quota_slot_of(berth__quota *q, uint32_t thread)
 {
     if (thread < BERTH__QUOTA_SLOTS)
         return &q->slots[thread];
@@ -170,7 +169,7 @@ static int64_t claim_extra(berth__quota *q)
 bool berth__quota_take_slow(berth__quota *q, uint64_t size_bytes)
 {
     uint32_t thread = berth__thread();
-    berth__quota_slot *slot = slot_of(q, thread);
+    berth__quota_slot *slot = berth__quota_slot_of(q, thread);
     if (size_bytes > INT64_MAX / 2)
         return false;
     if (slot && thread >= BERTH__QUOTA_SLOTS && berth__quota_take_at(slot, size_bytes))
@@ -188,7 +187,7 @@ bool berth__quota_take_slow(berth__quota *q, uint64_t size_bytes)
 
 void berth__quota_give_slow(berth__quota *q, uint64_t size_bytes)
 {
-    berth__quota_slot *slot = slot_of(q, berth__thread());
+    berth__quota_slot *slot = berth__quota_slot_of(q, berth__thread());
     if (slot) {
         berth__quota_give_at(slot, size_bytes);
         return;

@@ -67,6 +67,9 @@ void berth__quota_clear(berth__quota *q);
 uint64_t berth__quota_in_use(berth__quota *q);
 uint64_t berth__quota_peak(berth__quota *q);
 
+/* The slot of a thread by its number; NULL: it has none, or there is no memory. */
+berth__quota_slot *berth__quota_slot_of(berth__quota *q, uint32_t thread);
+
 /* The calling thread's slot, if it is one of the first threads; NULL: use the slow forms. */
 BERTH__INLINE berth__quota_slot *berth__quota_slot_quick(berth__quota *q)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define LOAD BERTH__METER_LOAD
-#define STORE BERTH__METER_STORE
+#define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 
 _Thread_local berth__holder *berth__holder_mine;
 _Thread_local berth_scope *berth__scope_innermost;
@@ -27,7 +27,9 @@ static _Atomic(berth__holder *) holders;       /* grown under records_lock, read
 static berth__label labels[BERTH__LABELS_MAX]; /* pages are touched when used */
 static _Atomic uint32_t label_count;           /* grown under records_lock, read freely */
 enum { PLACES = 2 * BERTH__LABELS_MAX };
-static uint32_t label_places[PLACES]; /* guard: records_lock. Hashed by text: a number + 1 */
+static uint32_t label_places[PLACES];                  /* guard: records_lock. Hashed by text: a number + 1 */
+berth__account berth__accounts[BERTH__ACCOUNTS_MAX];   /* pages are touched when used */
+static uint32_t account_count = BERTH__LABELS_MAX + 1; /* guard: records_lock. 0 and the labels' own */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key;
 static bool exit_key_works; /* written by `once` */
@@ -35,6 +37,7 @@ static bool exit_key_works; /* written by `once` */
 static void leave_holder(void *holder)
 {
     berth__holder_mine = NULL;
+    berth__scope_forget();
     atomic_store_explicit(&((berth__holder *)holder)->ended, true, memory_order_release);
 }
 
@@ -49,16 +52,18 @@ static berth__holder *find_holder(void)
     for (berth__holder *holder = atomic_load(&holders); holder; holder = holder->next) {
         if (!atomic_load_explicit(&holder->ended, memory_order_acquire) || berth__holder_held(holder) != 0)
             continue;
-        STORE(holder->net_bytes, 0);
+        STORE(holder->room_bytes, 0);
         STORE(holder->peak_bytes, 0);
         STORE(holder->top_bytes, 0);
-        atomic_store(&holder->freed_elsewhere_bytes, 0);
+        STORE(holder->clear_bytes, -1);
+        STORE(holder->elsewhere_seen_bytes, LOAD(holder->freed_elsewhere_bytes));
         memset(holder->counts, 0, sizeof holder->counts);
         atomic_store(&holder->ended, false);
         return holder;
     }
     berth__holder *holder = map_memory(sizeof *holder);
     if (holder) {
+        STORE(holder->clear_bytes, -1);
         holder->next = atomic_load(&holders);
         atomic_store(&holders, holder);
     }
@@ -103,7 +108,8 @@ static berth__label *intern(const char *text)
         return &labels[count - 1];
     labels[count].text = count == BERTH__LABELS_MAX - 1 ? "(further labels)" : text;
     labels[count].number = count;
-    atomic_store(&labels[count].meter.pieces[0], labels[count].slots);
+    labels[count].quota.rises = true;
+    berth__accounts[count + 1].label = &labels[count];
     label_places[place] = count + 1;
     atomic_store_explicit(&label_count, count + 1, memory_order_release);
     return &labels[count];
@@ -115,9 +121,99 @@ berth__label *berth__label_find(berth__holder *holder, const char *text)
     berth__label *label = intern(text ? text : "");
     berth__fork_unlock(&records_lock, BERTH__RANK_THREADS);
     size_t place = berth__label_place(text);
-    holder->cache[place].text = text;
-    holder->cache[place].label = label;
+    if (holder) {
+        holder->cache[place].text = text;
+        holder->cache[place].label = label;
+    }
     return label;
+}
+
+/* ---- Accounts ------------------------------------------------------------------------------------ */
+
+/* A thread's tag for a label. When all are gone the label is counted for and the thread is not. */
+static uint64_t tag_of(berth__holder *mine, berth__label *label)
+{
+    if (mine->tags[label->number])
+        return mine->tags[label->number];
+    berth__fork_lock(&records_lock, BERTH__RANK_THREADS);
+    uint32_t tag = account_count < BERTH__ACCOUNTS_MAX ? account_count++ : label->number + 1;
+    berth__fork_unlock(&records_lock, BERTH__RANK_THREADS);
+    if (tag > BERTH__LABELS_MAX)
+        berth__accounts[tag] = (berth__account){mine, label};
+    mine->tags[label->number] = (uint16_t)tag;
+    return tag;
+}
+
+uint64_t berth__account_find(const berth_request *request)
+{
+    const char *text = berth__label_text(request);
+    berth__holder *mine = berth__holder_here();
+    if (!mine)
+        return berth__label_find(NULL, text)->number + 1;
+    berth__label *label = berth__label_of(mine, text);
+    uint64_t tag = tag_of(mine, label);
+    uint32_t thread = berth__thread();
+    if (!request->label && tag > BERTH__LABELS_MAX && thread < BERTH__QUOTA_SLOTS)
+        berth__thread_memos.scope = (berth__memo){tag << BERTH__TAG_SHIFT, &label->quota.slots[thread], mine};
+    return tag;
+}
+
+/* What others freed is room again. */
+static void see_elsewhere(berth__holder *mine)
+{
+    int64_t freed = atomic_load_explicit(&mine->freed_elsewhere_bytes, memory_order_acquire);
+    STORE(mine->room_bytes, LOAD(mine->room_bytes) + freed - LOAD(mine->elsewhere_seen_bytes));
+    STORE(mine->elsewhere_seen_bytes, freed);
+}
+
+/* Gives the peak another value, not below what is held. */
+static void set_peak(berth__holder *mine, int64_t peak_bytes)
+{
+    STORE(mine->room_bytes, LOAD(mine->room_bytes) + peak_bytes - LOAD(mine->peak_bytes));
+    STORE(mine->peak_bytes, peak_bytes);
+}
+
+/* The thread's own record with all that others did to it. */
+static berth__holder *look_at_mine(void)
+{
+    berth__holder *mine = berth__holder_mine;
+    if (!mine)
+        return NULL;
+    see_elsewhere(mine);
+    if (LOAD(mine->clear_bytes) >= 0) {
+        int64_t held = LOAD(mine->peak_bytes) - LOAD(mine->room_bytes), peak = LOAD(mine->clear_bytes);
+        set_peak(mine, peak > held ? peak : held);
+        STORE(mine->top_bytes, 0);
+        STORE(mine->clear_bytes, -1);
+    }
+    return mine;
+}
+
+void berth__holder_add_slow(berth__holder *mine, uint64_t size_bytes)
+{
+    see_elsewhere(mine);
+    int64_t room = LOAD(mine->room_bytes) - (int64_t)size_bytes;
+    if (room < 0)
+        STORE(mine->peak_bytes, LOAD(mine->peak_bytes) - room);
+    STORE(mine->room_bytes, room < 0 ? 0 : room);
+}
+
+void berth__account_add(uint64_t tag, uint64_t size_bytes)
+{
+    const berth__account *account = &berth__accounts[tag];
+    if (account->label)
+        (void)berth__quota_take(&account->label->quota, size_bytes);
+    if (account->holder)
+        berth__holder_add(look_at_mine(), size_bytes);
+}
+
+void berth__account_sub(uint64_t tag, uint64_t size_bytes)
+{
+    const berth__account *account = &berth__accounts[tag];
+    if (account->label)
+        berth__quota_give(&account->label->quota, size_bytes);
+    if (account->holder)
+        berth__holder_sub(account->holder, size_bytes);
 }
 
 /* ---- Scopes -------------------------------------------------------------------------------------- */
@@ -137,17 +233,18 @@ static void raise_shared(_Atomic uint64_t *figure, uint64_t to)
 
 void berth_scope_begin(berth_scope *scope, const char *label)
 {
-    berth__holder *mine = berth__holder_mine;
+    berth__holder *mine = look_at_mine();
     scope->label = label;
     scope->outer = innermost;
-    scope->entry_bytes = mine ? berth__holder_held(mine) : 0;
+    scope->entry_bytes = mine ? LOAD(mine->peak_bytes) - LOAD(mine->room_bytes) : 0;
     scope->outer_peak_bytes = mine ? LOAD(mine->peak_bytes) : 0;
     scope->peak_bytes = 0;
     if (mine) {
         raise_own(&mine->top_bytes, LOAD(mine->peak_bytes));
-        STORE(mine->peak_bytes, scope->entry_bytes);
+        set_peak(mine, scope->entry_bytes);
     }
     innermost = scope;
+    berth__scope_forget();
 }
 
 static void count_scope(berth__holder *mine, const berth_scope *scope)
@@ -167,13 +264,14 @@ static void count_scope(berth__holder *mine, const berth_scope *scope)
 static void end_innermost(void)
 {
     berth_scope *scope = innermost;
-    berth__holder *mine = berth__holder_mine;
+    berth__holder *mine = look_at_mine();
     innermost = scope->outer;
+    berth__scope_forget();
     if (!mine)
         return;
     int64_t peak = LOAD(mine->peak_bytes);
     scope->peak_bytes = peak > scope->entry_bytes ? (uint64_t)(peak - scope->entry_bytes) : 0;
-    STORE(mine->peak_bytes, peak > scope->outer_peak_bytes ? peak : scope->outer_peak_bytes);
+    set_peak(mine, peak > scope->outer_peak_bytes ? peak : scope->outer_peak_bytes);
     raise_own(&mine->top_bytes, peak);
     count_scope(mine, scope);
 }
@@ -211,10 +309,11 @@ uint64_t berth_scope_peak_bytes(const berth_scope *scope)
 {
     if (!scope || !is_open(scope))
         return scope ? scope->peak_bytes : 0;
-    if (!berth__holder_mine)
+    berth__holder *mine = look_at_mine();
+    if (!mine)
         return 0;
     /* The peak since `scope` began: the present one, and what the scopes inside it have put aside. */
-    int64_t peak = LOAD(berth__holder_mine->peak_bytes);
+    int64_t peak = LOAD(mine->peak_bytes);
     for (const berth_scope *s = innermost; s != scope; s = s->outer)
         if (s->outer_peak_bytes > peak)
             peak = s->outer_peak_bytes;
@@ -234,14 +333,13 @@ berth_status berth_scope_visit(berth_scope_fn visit, void *context)
         return berth__fail(BERTH_INVALID_ARGUMENT, "there is no function to show the labels to");
     uint32_t count = atomic_load_explicit(&label_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
-        berth_stats stats = {.struct_size = sizeof stats};
-        berth__meter_read(&labels[i].meter, &stats);
+        uint64_t in_use = berth__quota_in_use(&labels[i].quota), peak = berth__quota_peak(&labels[i].quota);
         berth_scope_figures figures = {
             .struct_size = sizeof figures,
             .label = labels[i].text,
             .thread = BERTH_ALL_THREADS,
-            .bytes_in_use = stats.bytes_in_use,
-            .max_bytes_in_use = stats.max_bytes_in_use,
+            .bytes_in_use = in_use,
+            .max_bytes_in_use = peak > in_use ? peak : in_use,
             .num_scopes = LOAD(labels[i].num_scopes),
             .max_scope_bytes = LOAD(labels[i].max_scope_bytes),
         };
@@ -280,7 +378,7 @@ berth_status berth_scope_visit_threads(berth_scope_fn visit, void *context)
 
 void berth_scope_thread_bytes(uint64_t *held_bytes, uint64_t *peak_bytes)
 {
-    berth__holder *mine = berth__holder_mine;
+    berth__holder *mine = look_at_mine();
     int64_t held = mine ? berth__holder_held(mine) : 0, peak = mine ? LOAD(mine->peak_bytes) : 0;
     if (mine && LOAD(mine->top_bytes) > peak)
         peak = LOAD(mine->top_bytes);
@@ -294,13 +392,14 @@ void berth_scope_clear(void)
 {
     uint32_t count = atomic_load_explicit(&label_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
-        berth__meter_clear(&labels[i].meter);
+        berth__quota_clear(&labels[i].quota);
         STORE(labels[i].num_scopes, 0);
         STORE(labels[i].max_scope_bytes, 0);
     }
     for (berth__holder *holder = atomic_load(&holders); holder; holder = holder->next) {
-        STORE(holder->top_bytes, 0);
-        STORE(holder->peak_bytes, berth__holder_held(holder));
+        /* Before its next allocation its thread comes by here, since its slots are closed. */
+        int64_t held = berth__holder_held(holder);
+        STORE(holder->clear_bytes, held > 0 ? held : 0);
         for (uint32_t i = 0; i < count; i++) {
             STORE(holder->counts[i].num_scopes, 0);
             STORE(holder->counts[i].max_scope_bytes, 0);

@@ -103,7 +103,7 @@ static inline void *place(char *raw, size_t size_bytes, size_t alignment)
 {
     uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
     berth__header *header = berth__header_of((void *)block);
-    header->size_bytes = size_bytes;
+    header->size_and_tag = size_bytes;
     header->offset = (uint32_t)(block - (uintptr_t)raw);
     header->check = berth__header_check((void *)block, header->offset);
     return (void *)block;
@@ -144,7 +144,7 @@ static berth_status system_deallocate(void *self, void *p, size_t size_bytes, be
     if (BERTH_UNLIKELY(!berth__header_is_live(p)))
         return bad_pointer(BERTH_BAD_FREE, p);
     berth__header *header = berth__header_of(p);
-    (void)berth__meter_sub(&s->meter, header->size_bytes);
+    (void)berth__meter_sub(&s->meter, berth__size_of_word(header->size_and_tag));
     header->check = ~header->check;
     free((char *)p - header->offset);
     return BERTH_OK;
@@ -158,6 +158,7 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
     if (!berth__header_is_live(p))
         return bad_pointer(BERTH_BAD_FREE, p);
     const berth__header old = *berth__header_of(p);
+    const size_t old_size = (size_t)berth__size_of_word(old.size_and_tag);
     size_t room = surplus(alignment);
     if (room < old.offset) /* the old block starts further in than the new one has room for */
         room = old.offset;
@@ -167,12 +168,12 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
     /* The bytes moved with the raw block; the place may lie differently in it. */
     uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + surplus(alignment) - 1) &
                       ~(uintptr_t)(surplus(alignment) - 1);
-    size_t kept = old.size_bytes < new_bytes ? (size_t)old.size_bytes : new_bytes;
+    size_t kept = old_size < new_bytes ? old_size : new_bytes;
     memmove((void *)block, raw + old.offset, kept);
     *out = place(raw, new_bytes, surplus(alignment));
     if ((request->flags & BERTH_ZEROED) && new_bytes > kept)
         memset((char *)*out + kept, 0, new_bytes - kept);
-    (void)berth__meter_sub(&s->meter, old.size_bytes);
+    (void)berth__meter_sub(&s->meter, old_size);
     note_growth(s, new_bytes, berth__meter_add(&s->meter, new_bytes));
     return BERTH_OK;
 }
@@ -224,7 +225,8 @@ static berth_status system_size_slow(void *self, const void *p, size_t *out)
         return bad_pointer(BERTH_NOT_FOUND, p);
     const berth__header *header = berth__header_of(p);
     size_t usable = malloc_usable_size((char *)(uintptr_t)p - header->offset) - header->offset;
-    *out = usable > header->size_bytes ? usable : (size_t)header->size_bytes;
+    size_t asked = (size_t)berth__size_of_word(header->size_and_tag);
+    *out = usable > asked ? usable : asked;
     return BERTH_OK;
 }
 
@@ -302,7 +304,11 @@ static void system_destroy(void *self)
 static const berth_allocator_ops system_ops = SYSTEM_OPS;
 
 static struct system built_in = {
-    .base = {.self = &built_in, .ops = SYSTEM_OPS, .references = 1, .embedded = true, .has_header = true},
+    .base = {.self = &built_in,
+             .ops = SYSTEM_OPS,
+             .references = 1,
+             .embedded = true,
+             .header = BERTH__HEADER_PLAIN},
     .reports_stats = true,
     .large_warning_fraction = 0.1,
     .total_warning_fraction = 0.5,
@@ -319,7 +325,7 @@ berth_status berth__system_create(const berth_cpu_options *options, berth_alloca
     if (!s)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a system allocator's handle");
     berth__allocator_init(&s->base, &system_ops, s);
-    s->base.has_header = true;
+    s->base.header = BERTH__HEADER_PLAIN;
     berth__meter_init(&s->meter, options->exact_peak);
     atomic_init(&s->reports_stats, options->stats != BERTH_STATS_OFF);
     s->large_warning_fraction = options->large_warning_fraction;

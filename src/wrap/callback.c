@@ -96,7 +96,7 @@ berth_status berth_failure_callback_create(berth_allocator *inner, berth_failure
     c->fn = fn ? fn : trim_inner;
     c->context = context;
     berth__wrapper_init(&c->base, &ops, inner);
-    c->base.base.has_header = inner->has_header;
+    c->base.base.header = inner->header;
     *out = &c->base.base;
     return BERTH_OK;
 }

@@ -300,7 +300,7 @@ berth_status berth_explain_create(berth_allocator *inner, berth_allocator **out)
     ops.reallocate = explain_reallocate;
     ops.destroy = explain_destroy;
     berth__wrapper_init(&e->base, &ops, inner);
-    e->base.base.has_header = inner->has_header;
+    e->base.base.header = inner->header;
     *out = &e->base.base;
     return BERTH_OK;
 }

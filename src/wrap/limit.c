@@ -152,7 +152,7 @@ static berth_status limit_allocate(void *self, size_t size_bytes, size_t alignme
     struct limit *l = self;
     if (BERTH_UNLIKELY(!berth__quota_take(&l->budget->quota, size_bytes)))
         return over_budget(l, size_bytes, request);
-    berth_status status = berth__noted_allocate(&l->base, size_bytes, alignment, request, NULL, NULL, out);
+    berth_status status = berth__noted_allocate(&l->base, size_bytes, alignment, request, 0, out);
     if (BERTH_UNLIKELY(status != BERTH_OK))
         berth__quota_give(&l->budget->quota, size_bytes);
     return status;
@@ -218,8 +218,8 @@ berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, be
     if (!l)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's handle");
     berth_allocator_ops ops = {
-        .allocate = inner->has_header ? known_allocate : limit_allocate,
-        .deallocate = inner->has_header ? known_deallocate : limit_deallocate,
+        .allocate = inner->header ? known_allocate : limit_allocate,
+        .deallocate = inner->header ? known_deallocate : limit_deallocate,
         .destroy = limit_destroy,
         .stats = limit_stats,
         .clear_stats = limit_clear_stats,
@@ -228,7 +228,7 @@ berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, be
         berth__heap_free(l);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's map");
     }
-    l->base.base.base.has_header = inner->has_header;
+    l->base.base.base.header = inner->header;
     l->budget = berth_budget_retain(budget);
     *out = &l->base.base.base;
     return BERTH_OK;

@@ -203,7 +203,7 @@ berth_status berth_event_log_create(berth_allocator *inner, const berth_event_lo
     ops.record_use = logging_record_use;
     ops.destroy = logging_destroy;
     berth__wrapper_init(&l->base, &ops, inner);
-    l->base.base.has_header = inner->has_header;
+    l->base.base.header = inner->header;
     start(l);
     *out = &l->base.base;
     return BERTH_OK;

@@ -179,7 +179,7 @@ berth_status berth_retry_create(berth_allocator *inner, const berth_retry_option
     ops.destroy = retry_destroy;
     r->deadline_ns = options->deadline_ns;
     berth__wrapper_init(&r->base, &ops, inner);
-    r->base.base.has_header = inner->has_header;
+    r->base.base.header = inner->header;
     *out = &r->base.base;
     return BERTH_OK;
 

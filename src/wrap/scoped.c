@@ -4,76 +4,93 @@
 #include "core/noted.h"
 #include "core/scope.h"
 
-/* Over a source that knows its blocks' sizes, the common case. The short ways call nothing but the source, so
- * that they keep little; everything else is out of line. */
-#define OUT_OF_LINE __attribute__((noinline, cold))
+/* Over a source with headers, the common case: the block bears the number of its account in its header. The
+ * short ways call nothing but the source, so that they keep little; everything else is out of line. */
 
-static berth_status scoped_allocate(void *self, size_t size_bytes, size_t alignment,
-                                    const berth_request *request, void **out);
-
-OUT_OF_LINE static berth_status add_slow(berth__label *label, uint64_t size_bytes)
+BERTH__COLD static berth_status tag_and_add(void *block, size_t size_bytes, const berth_request *request)
 {
-    berth__meter_add_true(&label->meter, size_bytes);
+    uint64_t tag = berth__account_find(request);
+    berth__header_of(block)->size_and_tag = tag << BERTH__TAG_SHIFT | size_bytes;
+    berth__account_add(tag, size_bytes);
     return BERTH_OK;
 }
 
-static berth_status behind_allocate(void *self, size_t size_bytes, size_t alignment,
-                                    const berth_request *request, void **out)
+BERTH__COLD static berth_status add_to_account(uint64_t key, size_t size_bytes)
 {
-    berth__noted *w = self;
-    berth__holder *mine = berth__holder_mine;
-    const char *text = berth__label_text(request);
-    size_t place = berth__label_place(text);
-    if (BERTH_UNLIKELY(!mine || mine->cache[place].text != text || !mine->cache[place].label))
-        return scoped_allocate(self, size_bytes, alignment, request, out);
-    berth__label *label = mine->cache[place].label;
-    size_t offset = berth__note_offset(size_bytes);
-    berth_status status =
-        berth__allocate(w->base.inner, offset + sizeof(berth__note), alignment, request, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
-        return status;
-    void *block = *out;
-    berth__note_write((berth__note *)(void *)((char *)block + offset), size_bytes, label, mine,
-                      berth__note_seal(block, 0));
-    berth__holder_add(mine, size_bytes);
-    return BERTH_LIKELY(berth__meter_take_quick(&label->meter, size_bytes)) ? BERTH_OK
-                                                                            : add_slow(label, size_bytes);
-}
-
-OUT_OF_LINE static berth_status give_slow(berth__label *label, uint64_t size_bytes)
-{
-    berth__meter_give(&label->meter, size_bytes);
+    berth__account_add(key >> BERTH__TAG_SHIFT, size_bytes);
     return BERTH_OK;
 }
 
-static berth_status behind_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+BERTH__COLD static berth_status add_to_holder(berth__holder *mine, size_t size_bytes)
 {
-    (void)size_bytes;
+    berth__holder_add_slow(mine, size_bytes);
+    return BERTH_OK;
+}
+
+/* With a label of its own. */
+BERTH__COLD static berth_status labelled_allocate(berth__noted *w, size_t size_bytes, size_t alignment,
+                                                  const berth_request *request, void **out)
+{
+    berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, out);
+    return status == BERTH_OK ? tag_and_add(*out, size_bytes, request) : status;
+}
+
+static berth_status tagged_allocate(void *self, size_t size_bytes, size_t alignment,
+                                    const berth_request *request, void **out)
+{
     berth__noted *w = self;
-    berth__note note = {0};
-    berth_status status = berth__noted_take_behind(p, &note);
+    if (BERTH_UNLIKELY(request->label))
+        return labelled_allocate(w, size_bytes, alignment, request, out);
+    berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, out);
     if (BERTH_UNLIKELY(status != BERTH_OK))
         return status;
-    status = berth__deallocate(w->base.inner, p, 0, stream);
-    berth__label *label = note.whom;
-    if (BERTH_UNLIKELY(!label || status != BERTH_OK))
-        return status;
-    berth__holder_sub(note.thread, note.size_bytes);
-    return BERTH_LIKELY(berth__meter_give_quick(&label->meter, note.size_bytes))
-               ? BERTH_OK
-               : give_slow(label, note.size_bytes);
+    const berth__memo *memo = &berth__thread_memos.scope;
+    berth__quota_slot *slot = memo->slot;
+    if (BERTH_UNLIKELY(!slot))
+        return tag_and_add(*out, size_bytes, &berth__plain_request);
+    berth__header_of(*out)->size_and_tag = memo->key + size_bytes;
+    if (BERTH_UNLIKELY(!berth__quota_take_at(slot, size_bytes)))
+        return add_to_account(memo->key, size_bytes);
+    berth__holder *mine = memo->value;
+    int64_t room = atomic_load_explicit(&mine->room_bytes, memory_order_relaxed) - (int64_t)size_bytes;
+    if (BERTH_UNLIKELY(room < 0))
+        return add_to_holder(mine, size_bytes);
+    atomic_store_explicit(&mine->room_bytes, room, memory_order_relaxed);
+    return BERTH_OK;
 }
+
+/* Of another thread, another label, or none. */
+BERTH__COLD static berth_status sub_from_account(uint64_t word)
+{
+    berth__account_sub(word >> BERTH__TAG_SHIFT, berth__size_of_word(word));
+    return BERTH_OK;
+}
+
+static berth_status tagged_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    berth__noted *w = self;
+    uint64_t word = berth__header_word(p); /* before it is gone; the source itself tells whether it is live */
+    berth_status status = berth__deallocate(w->base.inner, p, size_bytes, stream);
+    if (BERTH_UNLIKELY(status != BERTH_OK))
+        return status;
+    const berth__memo *memo = &berth__thread_memos.scope;
+    uint64_t size = word - memo->key; /* if it bears the memo's tag */
+    if (BERTH_UNLIKELY(size >> BERTH__TAG_SHIFT || !memo->slot))
+        return sub_from_account(word);
+    berth__quota_give_at(memo->slot, size);
+    berth__holder_sub_own(memo->value, size);
+    return BERTH_OK;
+}
+
+/* ---- Over others: a note tells the account ---------------------------------------------------------- */
 
 static berth_status scoped_allocate(void *self, size_t size_bytes, size_t alignment,
                                     const berth_request *request, void **out)
 {
-    berth__holder *mine = berth__holder_here();
-    berth__label *label = mine ? berth__label_of(mine, berth__label_text(request)) : NULL;
-    berth_status status = berth__noted_allocate(self, size_bytes, alignment, request, label, mine, out);
-    if (BERTH_LIKELY(status == BERTH_OK && label)) {
-        berth__meter_add_true(&label->meter, size_bytes);
-        berth__holder_add(mine, size_bytes);
-    }
+    uint64_t tag = berth__account_find(request);
+    berth_status status = berth__noted_allocate(self, size_bytes, alignment, request, tag, out);
+    if (BERTH_LIKELY(status == BERTH_OK))
+        berth__account_add(tag, size_bytes);
     return status;
 }
 
@@ -84,11 +101,8 @@ static berth_status scoped_deallocate(void *self, void *p, size_t size_bytes, be
     if (BERTH_UNLIKELY(status != BERTH_OK))
         return status;
     status = berth__noted_release(self, p, &note, size_bytes, stream);
-    berth__label *label = note.whom;
-    if (BERTH_LIKELY(label && status == BERTH_OK)) {
-        berth__meter_give(&label->meter, note.size_bytes);
-        berth__holder_sub(note.thread, note.size_bytes);
-    }
+    if (BERTH_LIKELY(status == BERTH_OK))
+        berth__account_sub(note.whom, note.size_bytes);
     return status;
 }
 
@@ -107,15 +121,17 @@ berth_status berth_scope_meter_create(berth_allocator *inner, berth_allocator **
     berth__noted *w = berth__heap_aligned(sizeof *w, 64);
     if (!w)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a scope meter's handle");
+    bool tags = inner->header == BERTH__HEADER_PLAIN;
     berth_allocator_ops ops = {
-        .allocate = inner->has_header ? behind_allocate : scoped_allocate,
-        .deallocate = inner->has_header ? behind_deallocate : scoped_deallocate,
+        .allocate = tags ? tagged_allocate : scoped_allocate,
+        .deallocate = tags ? tagged_deallocate : scoped_deallocate,
         .destroy = scoped_destroy,
     };
-    if (!berth__noted_init(w, &ops, inner, false)) {
+    if (!berth__noted_init(w, &ops, inner, tags)) {
         berth__heap_free(w);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a scope meter's map");
     }
+    w->base.base.header = tags ? BERTH__HEADER_TAGGED : BERTH__HEADER_NONE;
     *out = &w->base.base;
     return BERTH_OK;
 }

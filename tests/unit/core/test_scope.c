@@ -269,6 +269,223 @@ static void *work_freely(void *context)
     return NULL;
 }
 
+/* ---- Blocks that go other ways than their scopes -------------------------------------------------- */
+
+static void a_block_is_taken_off_the_label_it_was_counted_for(void **state)
+{
+    (void)state;
+    berth_allocator *kinds[] = {new_meter(new_system()), new_meter(new_plain())};
+    for (int kind = 0; kind < 2; kind++) {
+        berth_allocator *a = kinds[kind];
+        berth_request request = BERTH_REQUEST_INIT;
+        request.label = "mixed, asked for";
+        void *p, *q, *r = NULL;
+        berth_scope one, two;
+        berth_scope_clear();
+        berth_scope_begin(&one, "mixed, one");
+        p = take(a, 100);
+        assert_int_equal(berth_allocate(a, 30, 64, &request, &r), BERTH_OK);
+        berth_scope_begin(&two, "mixed, two");
+        q = take(a, 20);
+        give(a, p); /* the outer scope's block in the inner one */
+        assert_int_equal(figures_of("mixed, one").bytes_in_use, 0);
+        assert_int_equal(figures_of("mixed, two").bytes_in_use, 20);
+        assert_int_equal(figures_of("mixed, asked for").bytes_in_use, 30);
+        assert_int_equal(berth_scope_held_bytes(&two), -80);
+        p = take(a, 7);
+        berth_scope_end(&two);
+        give(a, q); /* the inner scope's blocks in the outer one */
+        give(a, p);
+        p = take(a, 5);
+        assert_int_equal(figures_of("mixed, one").bytes_in_use, 5);
+        assert_int_equal(figures_of("mixed, two").bytes_in_use, 0);
+        assert_int_equal(figures_of("mixed, one").max_bytes_in_use, 100);
+        assert_int_equal(figures_of("mixed, two").max_bytes_in_use, 27);
+        assert_int_equal(figures_of("mixed, asked for").max_bytes_in_use, 30);
+        berth_scope_end(&one);
+        give(a, p);
+        give(a, r);
+        assert_int_equal(berth_scope_peak_bytes(&one), 150);
+        assert_int_equal(berth_scope_peak_bytes(&two), 20);
+        assert_int_equal(figures_of("mixed, asked for").bytes_in_use, 0);
+        berth_allocator_release(a);
+    }
+}
+
+static void *leave_a_block(void *context)
+{
+    struct mailbox *m = context;
+    BERTH_SCOPE("left behind")
+    {
+        give(m->a, take(m->a, 300));
+        m->p = take(m->a, 70);
+    }
+    return NULL;
+}
+
+static void *hold_something_else(void *context)
+{
+    struct mailbox *m = context;
+    uint64_t held = 1;
+    void *p = take(m->a, 11);
+    berth_scope_thread_bytes(&held, &m->peak);
+    assert_int_equal(held, 11);
+    BERTH_SCOPE("left behind")
+    {
+        give(m->a, m->p); /* the same label and, as like as not, the same number, but another thread's */
+        give(m->a, take(m->a, 400));
+    }
+    berth_scope_thread_bytes(&held, NULL);
+    assert_int_equal(held, 11);
+    give(m->a, p);
+    return NULL;
+}
+
+static void a_block_outlives_its_thread(void **state)
+{
+    (void)state;
+    berth_allocator *a = new_meter(new_system());
+    for (int i = 0; i < 3; i++) {
+        struct mailbox m = {.a = a};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, leave_a_block, &m), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(figures_of("left behind").bytes_in_use, 70);
+        assert_int_equal(pthread_create(&thread, NULL, hold_something_else, &m), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(m.peak, 11);
+        assert_int_equal(figures_of("left behind").bytes_in_use, 0);
+        assert_int_equal(figures_of("left behind").max_bytes_in_use, 400);
+    }
+    berth_allocator_release(a);
+}
+
+static void *clear_all(void *context)
+{
+    (void)context;
+    berth_scope_clear();
+    return NULL;
+}
+
+/* Another thread clears: this one's peak starts from what it held then, without a word between them. */
+static void a_clear_reaches_other_threads(void **state)
+{
+    (void)state;
+    berth_allocator *a = new_meter(new_system());
+    void *p = take(a, 500), *q = take(a, 60);
+    give(a, take(a, 1000));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, clear_all, NULL), 0);
+    pthread_join(thread, NULL);
+    give(a, p);
+    uint64_t held = 0, peak = 0;
+    berth_scope_thread_bytes(&held, &peak);
+    assert_int_equal(held, 60);
+    assert_int_equal(peak, 560);
+    assert_int_equal(pthread_create(&thread, NULL, clear_all, NULL), 0);
+    pthread_join(thread, NULL);
+    give(a, take(a, 40));
+    berth_scope_thread_bytes(NULL, &peak);
+    assert_int_equal(peak, 100);
+    assert_int_equal(figures_of("").max_bytes_in_use, 100);
+    give(a, q);
+    berth_allocator_release(a);
+}
+
+static void meters_and_limits_stack(void **state)
+{
+    (void)state;
+    berth_budget *budget = NULL;
+    berth_allocator *a = NULL, *inner = new_meter(new_system());
+    assert_int_equal(berth_budget_create(1000, &budget), BERTH_OK);
+    assert_int_equal(berth_limit_create(inner, budget, &a), BERTH_OK);
+    berth_allocator_release(inner);
+    a = new_meter(a); /* around a limit around a meter: all see the block's own size */
+    berth_scope_clear();
+    BERTH_SCOPE("twice")
+    {
+        void *p = take(a, 600), *moved = NULL;
+        memset(p, 9, 600);
+        assert_true(berth_budget_in_use(budget) >= 600); /* the outer note is in front of the block */
+        assert_true(figures_of("twice").bytes_in_use >= 1200);
+        assert_int_equal(berth_reallocate(a, p, 600, 500, 64, NULL, &moved), BERTH_OVER_BUDGET);
+        give(a, p);
+        assert_int_equal(berth_budget_in_use(budget), 0);
+        assert_int_equal(figures_of("twice").bytes_in_use, 0);
+    }
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
+static void a_tagged_block_moves_and_answers(void **state)
+{
+    (void)state;
+    berth_allocator *system = new_system(), *a = NULL;
+    assert_int_equal(berth_scope_meter_create(system, &a), BERTH_OK);
+    BERTH_SCOPE("moves")
+    {
+        unsigned char *p = take(a, 100);
+        void *moved = NULL;
+        memset(p, 5, 100);
+        size_t size = 0;
+        assert_int_equal(berth_allocated_size_slow(a, p, &size), BERTH_OK);
+        assert_true(size >= 100 && size < 200);
+        assert_int_equal(berth_reallocate(a, p, 0, 5000, 64, NULL, &moved), BERTH_OK);
+        p = moved;
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(p[i], 5);
+        assert_int_equal(figures_of("moves").bytes_in_use, 5000);
+        berth_stats stats = {.struct_size = sizeof stats};
+        assert_int_equal(berth_stats_get(system, &stats), BERTH_OK);
+        assert_int_equal(stats.bytes_in_use, 5000); /* the source counts without the tag */
+        give(a, p);
+        assert_int_equal(berth_stats_get(system, &stats), BERTH_OK);
+        assert_int_equal(stats.bytes_in_use, 0);
+        assert_int_equal(figures_of("moves").bytes_in_use, 0);
+    }
+    berth_allocator_release(a);
+    berth_allocator_release(system);
+}
+
+enum { CROWD = 50 };
+
+struct crowd {
+    berth_allocator *a;
+    pthread_barrier_t all;
+};
+
+static void *hold_together(void *context)
+{
+    struct crowd *crowd = context;
+    pthread_barrier_wait(&crowd->all);
+    BERTH_SCOPE("a crowd")
+    {
+        void *p = take(crowd->a, 10);
+        pthread_barrier_wait(&crowd->all);
+        give(crowd->a, p);
+        for (int i = 0; i < 100; i++)
+            give(crowd->a, take(crowd->a, 10));
+    }
+    return NULL;
+}
+
+static void more_threads_than_a_label_has_room_for(void **state)
+{
+    (void)state;
+    struct crowd crowd = {.a = new_meter(new_system())};
+    pthread_t threads[CROWD];
+    pthread_barrier_init(&crowd.all, NULL, CROWD);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, hold_together, &crowd), 0);
+    for (int i = 0; i < CROWD; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&crowd.all);
+    assert_int_equal(figures_of("a crowd").max_bytes_in_use, CROWD * 10);
+    assert_int_equal(figures_of("a crowd").bytes_in_use, 0);
+    assert_int_equal(figures_of("a crowd").num_scopes, CROWD);
+    berth_allocator_release(crowd.a);
+}
+
 /* Without a lock the peak cannot be known from outside, but its bounds are. */
 static void free_running_threads_stay_in_bounds(void **state)
 {
@@ -314,6 +531,12 @@ int main(void)
         cmocka_unit_test(equal_texts_are_one_label),
         cmocka_unit_test(a_free_elsewhere_counts),
         cmocka_unit_test(a_label_shared_by_threads_has_a_true_peak),
+        cmocka_unit_test(a_block_is_taken_off_the_label_it_was_counted_for),
+        cmocka_unit_test(a_block_outlives_its_thread),
+        cmocka_unit_test(a_clear_reaches_other_threads),
+        cmocka_unit_test(meters_and_limits_stack),
+        cmocka_unit_test(a_tagged_block_moves_and_answers),
+        cmocka_unit_test(more_threads_than_a_label_has_room_for),
         cmocka_unit_test(free_running_threads_stay_in_bounds),
         cmocka_unit_test(bad_arguments_are_refused),
     };
