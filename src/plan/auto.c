@@ -4,16 +4,19 @@
  *     pass          many items only: first fit by length of life at the bound itself, faster than a valley
  *     valley        one skyline, near-linear: within milliseconds there is a plan, often an optimal one
  *     repair        presses that plan; finishes what is nearly right
+ *     weld          puts together what fits together, and fills valleys with what is left
  *     valleys       the other nine variants
  *     passes        first fit in other orders
  *     heuristics    what others use; auto is never worse than any of them
- *     exact         up to 2,048 items: decides one capacity after another, to the proof if there is time
+ *     exact         up to 2,048 items, welded or whole: decides one capacity after another, to the proof if
+ *                   there is time
  *     repair        whatever budget is left
  *
  * The budget is a number of steps, so that the answer is the same on a slow machine; a clock is the caller's
  * and speaks through the progress callback. */
 #include "plan/exact.h"
 #include "plan/passes.h"
+#include "plan/phases.h"
 #include "plan/prepared.h"
 #include "plan/repair.h"
 #include "plan/solver.h"
@@ -87,54 +90,6 @@ static berth_status run_heuristics(berth__search *search)
     return status;
 }
 
-/* One question to the exact search, and what follows from its answer. */
-static berth_status ask(berth__search *search, berth__exact *exact, uint64_t target, uint64_t steps,
-                        uint64_t *offsets)
-{
-    berth__exact_answer answer;
-    berth_status status = berth__exact_run(exact, search, target, steps, offsets, &answer);
-    if (status != BERTH_OK)
-        return status;
-    if (answer == BERTH__EXACT_FOUND)
-        berth__search_offer(search, offsets, "exact");
-    if (answer == BERTH__EXACT_INFEASIBLE)
-        berth__search_prove(search, target + 1);
-    return BERTH_OK;
-}
-
-/* A first look with few steps at the goal alone: where it is not hard it is over at once. Then slices of
- * growing length over several targets between the bound and the best plan. The goal itself comes
- * first and gets the most, since stepping down by one unit is hopeless; the others make sure that something
- * is gained where the goal is out of reach, and the last, one below the best, is the proof. */
-static berth_status run_exact(berth__search *search, bool first_look)
-{
-    static const double parts[] = {0.0, 0.5, 0.0, 0.25, 0.0, 0.75, 0.0, 1.0};
-    const berth__prepared *p = search->prepared;
-    berth__exact *exact = NULL;
-    uint64_t *offsets = berth__heap_alloc(p->item_count * sizeof *offsets);
-    berth_status status = BERTH_OUT_OF_HOST_MEMORY;
-    if (offsets)
-        status = berth__exact_create(p, search->seed, BERTH__EXACT_BEST, &exact);
-    const bool fitting_is_enough = search->capacity != BERTH__NO_CAPACITY && !search->minimise;
-    uint64_t slice = first_look ? 15000 : 100000;
-    for (unsigned turn = 0; status == BERTH_OK && !search->stopped; turn++) {
-        const uint64_t goal = berth__search_goal(search), excess = search->best_peak - goal;
-        /* Where fitting is enough, what lies between is of no use. */
-        const double part = fitting_is_enough ? 0.0 : parts[turn % BERTH_COUNT_OF(parts)];
-        uint64_t target = goal + (uint64_t)((double)(excess - 1) * part);
-        if (target >= search->best_peak)
-            target = search->best_peak - 1;
-        status = ask(search, exact, target, target == goal ? 4 * slice : slice, offsets);
-        if (first_look)
-            break;
-        if (turn % 2 == 1)
-            slice += slice / 4;
-    }
-    berth__exact_destroy(exact);
-    berth__heap_free(offsets);
-    return status;
-}
-
 static uint64_t part_of(const berth__search *search, unsigned percent)
 {
     uint64_t left = search->step_budget > search->steps ? search->step_budget - search->steps : 0;
@@ -180,16 +135,15 @@ static berth_status run(berth__search *search)
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
     if (is_large)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
+    PHASE("weld", berth__phase_weld(search))
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
     PHASE("passes", run_passes(search, is_large ? BERTH__PASS_LIFE + 1 : BERTH__PASS_LIFE, BERTH__PASS_ORDERS,
                                pass_steps(search)))
     HEURISTICS(1)
-    if (is_small)
-        PHASE("exact, first look", run_exact(search, true))
+    PHASE("exact, first look", berth__phase_exact_look(search))
     PHASE("repair", berth__repair(search, repair_steps(search, is_small)))
     HEURISTICS(2)
-    if (is_small)
-        PHASE("exact", run_exact(search, false))
+    PHASE("exact", berth__phase_exact(search))
     PHASE("repair to the end", berth__repair(search, UINT64_MAX))
 #undef HEURISTICS
 #undef PHASE

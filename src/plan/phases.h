@@ -1,0 +1,17 @@
+/* Phases of `auto` that put others together: what they try, in which order and for how long. */
+#ifndef BERTH_PLAN_PHASES_H
+#define BERTH_PLAN_PHASES_H
+
+#include "plan/solver.h"
+
+/* Welds the items, fills valleys with what there is then, and takes a first look with the exact search where
+ * that has become small enough. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__phase_weld(berth__search *search);
+
+/* The exact search of the problem itself, and of it welded, over several capacities until it is decided, or a
+ * first look with few steps at the goal alone. Does nothing where all of them are too large.
+ * BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__phase_exact(berth__search *search);
+berth_status berth__phase_exact_look(berth__search *search);
+
+#endif
