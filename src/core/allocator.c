@@ -146,8 +146,10 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
 {
     BERTH_DCHECK(ops->struct_size == sizeof *ops && ops->allocate && ops->deallocate && ops->destroy,
                  "our own tables have their required operations");
-    a->self = self;
+    a->self = a->allocate_self = a->deallocate_self = self;
     a->ops = *ops;
+    a->allocate = ops->allocate;
+    a->deallocate = ops->deallocate;
     a->embedded = true;
     a->header = BERTH__HEADER_NONE;
     atomic_init(&a->references, 1);

@@ -26,6 +26,13 @@ typedef enum berth__header_use {
 } berth__header_use;
 
 struct berth_allocator {
+    /* Where allocating and freeing lead: to operations of the table below, or past decorators that only hand
+     * on, straight to whom they would hand on. A processor foresees only so many jumps through pointers. */
+    berth_status (*allocate)(void *self, size_t size_bytes, size_t alignment, const berth_request *request,
+                             void **out);
+    void *allocate_self;
+    berth_status (*deallocate)(void *self, void *p, size_t size_bytes, berth_stream *stream);
+    void *deallocate_self;
     void *self;
     berth_allocator_ops ops; /* complete: no entry is NULL */
     _Atomic uint32_t references;
@@ -45,12 +52,12 @@ berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops 
 static inline berth_status berth__allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
                                            const berth_request *request, void **out)
 {
-    return a->ops.allocate(a->self, size_bytes, alignment, request, out);
+    return a->allocate(a->allocate_self, size_bytes, alignment, request, out);
 }
 static inline berth_status berth__deallocate(berth_allocator *a, void *p, size_t size_bytes,
                                              berth_stream *stream)
 {
-    return a->ops.deallocate(a->self, p, size_bytes, stream);
+    return a->deallocate(a->deallocate_self, p, size_bytes, stream);
 }
 
 /* The common start of our decorators. `berth__forward_ops` forwards every operation to `inner`; a decorator

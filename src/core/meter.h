@@ -244,6 +244,42 @@ BERTH__INLINE berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
     return berth__meter_claim_slow(m, size_bytes, true);
 }
 
+/* The short ways alone, for callers that keep their own long ones out of line and so save nothing over a
+ * call: the same as berth__meter_add and berth__meter_sub within the thread's credit, without the count of
+ * blocks that berth__meter_close wants; or nothing happened and the answer is false. */
+BERTH__INLINE berth__meter_slot *berth__meter_enter_quick(berth__meter *m)
+{
+    uint32_t thread = berth__thread_plus_one - 1;
+    berth__meter_slot *slots = atomic_load_explicit(&m->pieces[0], memory_order_acquire);
+    if (BERTH_UNLIKELY(thread >= BERTH__METER_PIECE || !slots))
+        return NULL;
+    return BERTH_LIKELY(berth__meter_enter(m, &slots[thread])) ? &slots[thread] : NULL;
+}
+BERTH__INLINE bool berth__meter_add_quick(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_enter_quick(m);
+    if (BERTH_UNLIKELY(!slot))
+        return false;
+    bool added = berth__meter_add_inside(slot, size_bytes);
+    if (BERTH_LIKELY(added)) {
+        BERTH__METER_STORE(slot->num_allocs, BERTH__METER_LOAD(slot->num_allocs) + 1);
+        BERTH__METER_STORE(slot->total_bytes, BERTH__METER_LOAD(slot->total_bytes) + size_bytes);
+        if (BERTH_UNLIKELY(size_bytes > BERTH__METER_LOAD(slot->largest)))
+            BERTH__METER_STORE(slot->largest, size_bytes);
+    }
+    berth__meter_leave(slot);
+    return added;
+}
+BERTH__INLINE bool berth__meter_sub_quick(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_enter_quick(m);
+    if (BERTH_UNLIKELY(!slot))
+        return false;
+    bool freed = berth__meter_sub_inside(slot, size_bytes);
+    berth__meter_leave(slot);
+    return freed;
+}
+
 /* Adds what is allocated already to a meter whose peak is true also with several threads: nobody claims above
  * the peak, so that it rises only when, with all credit collected, that much is really in use [M8]. Below the
  * peak it costs what berth__meter_add costs. For meters that only this and berth__meter_sub change. */

@@ -82,12 +82,20 @@ static void warn_of_total(struct system *s)
             (unsigned long long)in_use, s->total_warning_fraction * 100, (unsigned long long)number);
 }
 
-static inline void note_growth(struct system *s, size_t size_bytes, berth__meter_answer answer)
+static inline bool is_large(struct system *s, size_t size_bytes)
 {
-    if (BERTH_UNLIKELY(size_bytes >= atomic_load_explicit(&s->large_warning_bytes, memory_order_relaxed)))
+    return size_bytes >= atomic_load_explicit(&s->large_warning_bytes, memory_order_relaxed);
+}
+
+/* Counts what is allocated beyond the thread's credit. The long ways are out of line, and the short ones then
+ * have next to nothing to save. */
+BERTH__COLD static berth_status count_slow(struct system *s, size_t size_bytes)
+{
+    if (is_large(s, size_bytes))
         warn_of_large(s, size_bytes);
-    if (BERTH_UNLIKELY(answer == BERTH__METER_GREW))
+    if (berth__meter_add(&s->meter, size_bytes) == BERTH__METER_GREW)
         warn_of_total(s);
+    return BERTH_OK;
 }
 
 /* ---- Blocks -------------------------------------------------------------------------------------- */
@@ -109,7 +117,7 @@ static inline void *place(char *raw, size_t size_bytes, size_t alignment)
     return (void *)block;
 }
 
-static berth_status no_memory(struct system *s, size_t size_bytes, size_t alignment)
+BERTH__COLD static berth_status no_memory(struct system *s, size_t size_bytes, size_t alignment)
 {
     berth__meter_count_failure(&s->meter);
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
@@ -117,14 +125,14 @@ static berth_status no_memory(struct system *s, size_t size_bytes, size_t alignm
                        size_bytes, alignment);
 }
 
-static berth_status bad_pointer(berth_status status, const void *p)
+BERTH__COLD static berth_status bad_pointer(berth_status status, const void *p)
 {
     return berth__fail(status, "%p is not a live block of the system allocator: freed twice, or not its own",
                        p);
 }
 
-static berth_status system_allocate(void *self, size_t size_bytes, size_t alignment,
-                                    const berth_request *request, void **out)
+BERTH_HOT static berth_status system_allocate(void *self, size_t size_bytes, size_t alignment,
+                                              const berth_request *request, void **out)
 {
     struct system *s = self;
     size_t room = surplus(alignment), raw_bytes = size_bytes + room;
@@ -133,18 +141,25 @@ static berth_status system_allocate(void *self, size_t size_bytes, size_t alignm
     if (BERTH_UNLIKELY(!raw))
         return no_memory(s, size_bytes, alignment);
     *out = place(raw, size_bytes, room);
-    note_growth(s, size_bytes, berth__meter_add(&s->meter, size_bytes));
+    if (BERTH_UNLIKELY(is_large(s, size_bytes) || !berth__meter_add_quick(&s->meter, size_bytes)))
+        return count_slow(s, size_bytes);
     return BERTH_OK;
 }
 
-static berth_status system_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+BERTH__COLD static void uncount_slow(struct system *s, const berth__header *header)
+{
+    (void)berth__meter_sub(&s->meter, berth__size_of_word(header->size_and_tag));
+}
+
+BERTH_HOT static berth_status system_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     (void)size_bytes, (void)stream;
     struct system *s = self;
     if (BERTH_UNLIKELY(!berth__header_is_live(p)))
         return bad_pointer(BERTH_BAD_FREE, p);
     berth__header *header = berth__header_of(p);
-    (void)berth__meter_sub(&s->meter, berth__size_of_word(header->size_and_tag));
+    if (BERTH_UNLIKELY(!berth__meter_sub_quick(&s->meter, berth__size_of_word(header->size_and_tag))))
+        uncount_slow(s, header);
     header->check = ~header->check;
     free((char *)p - header->offset);
     return BERTH_OK;
@@ -174,8 +189,7 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
     if ((request->flags & BERTH_ZEROED) && new_bytes > kept)
         memset((char *)*out + kept, 0, new_bytes - kept);
     (void)berth__meter_sub(&s->meter, old_size);
-    note_growth(s, new_bytes, berth__meter_add(&s->meter, new_bytes));
-    return BERTH_OK;
+    return count_slow(s, new_bytes);
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
@@ -304,7 +318,11 @@ static void system_destroy(void *self)
 static const berth_allocator_ops system_ops = SYSTEM_OPS;
 
 static struct system built_in = {
-    .base = {.self = &built_in,
+    .base = {.allocate = system_allocate,
+             .allocate_self = &built_in,
+             .deallocate = system_deallocate,
+             .deallocate_self = &built_in,
+             .self = &built_in,
              .ops = SYSTEM_OPS,
              .references = 1,
              .embedded = true,

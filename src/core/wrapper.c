@@ -128,6 +128,14 @@ void berth__wrapper_init(berth__wrapper *w, const berth_allocator_ops *ops, bert
 {
     berth__allocator_init(&w->base, ops, w);
     w->inner = berth_allocator_retain(inner);
+    if (ops->allocate == forward_allocate) {
+        w->base.allocate = inner->allocate;
+        w->base.allocate_self = inner->allocate_self;
+    }
+    if (ops->deallocate == forward_deallocate) {
+        w->base.deallocate = inner->deallocate;
+        w->base.deallocate_self = inner->deallocate_self;
+    }
 }
 
 void berth__wrapper_finish(berth__wrapper *w)
@@ -138,7 +146,8 @@ void berth__wrapper_finish(berth__wrapper *w)
 
 /* ---- Users' wrappers ----------------------------------------------------------------------------- */
 
-/* A wrapper's own operations get the user's self, forwarded ones get ours: one step in between keeps both. */
+/* A wrapper's own operations get the user's self, forwarded ones get ours: one step in between keeps both,
+ * and the two that count are led past it. */
 struct user_wrapper {
     berth__wrapper base;
     berth_allocator_ops ops; /* as the user gave it; NULL: forwarded */
@@ -285,6 +294,14 @@ berth_status berth_wrapper_create(berth_allocator *inner, const berth_allocator_
     w->ops = copy;
     w->self = self;
     berth__wrapper_init(&w->base, &ops, inner);
+    if (copy.allocate) {
+        w->base.base.allocate = copy.allocate;
+        w->base.base.allocate_self = self;
+    }
+    if (copy.deallocate) {
+        w->base.base.deallocate = copy.deallocate;
+        w->base.base.deallocate_self = self;
+    }
     *out = &w->base.base;
     return BERTH_OK;
 }
