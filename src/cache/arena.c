@@ -7,11 +7,9 @@
 
 enum { SPARE_WANTED = 8 };
 
-void berth__arena_init(berth__arena *arena, size_t grain)
+void berth__arena_init(berth__arena *arena)
 {
     memset(arena, 0, sizeof *arena);
-    arena->grain = grain;
-    arena->grain_shift = (uint32_t)__builtin_ctzll(grain);
 }
 
 static void give_segment(berth__segment *segment)
@@ -46,9 +44,7 @@ static berth__span *spare_pop(berth__arena *arena)
     berth__span *span = arena->spare;
     arena->spare = span->left;
     arena->spare_count--;
-    uint32_t priority = span->priority;
     memset(span, 0, sizeof *span);
-    span->priority = priority;
     return span;
 }
 
@@ -57,14 +53,12 @@ static berth_status add_slab(berth__arena *arena)
     if (arena->slab_count == BERTH__ARENA_SLABS)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the pool has as many blocks as it can count");
     size_t count = (size_t)BERTH__ARENA_SLAB_FIRST << arena->slab_count;
-    berth__span *slab = berth__heap_zalloc(count, sizeof *slab);
+    berth__span *slab = berth__heap_aligned(count * sizeof *slab, 64);
     if (!slab)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's records of blocks");
-    uint32_t number = (uint32_t)(count - BERTH__ARENA_SLAB_FIRST); /* of the slab's first record */
-    for (size_t i = count; i-- > 0;) {
-        slab[i].priority = (number + (uint32_t)i + 1) * 0x9e3779b1u;
+    memset(slab, 0, count * sizeof *slab);
+    for (size_t i = count; i-- > 0;)
         spare_push(arena, &slab[i]);
-    }
     arena->slabs[arena->slab_count++] = slab;
     return BERTH_OK;
 }
@@ -75,6 +69,12 @@ berth_status berth__arena_prepare(berth__arena *arena)
 }
 
 /* ---- Indices ------------------------------------------------------------------------------------- */
+
+/* The record's place in any tree: its own for life, so that spans may grow and shrink. */
+static inline uint32_t priority(const berth__span *span)
+{
+    return (uint32_t)((uintptr_t)span / sizeof *span) * 0x9e3779b1u;
+}
 
 /* Works out a node's largest size from itself and its children. */
 static void look_below(berth__span *span)
@@ -108,7 +108,7 @@ static berth__span *tree_join(berth__span *low, berth__span *high)
 {
     if (!low || !high)
         return low ? low : high;
-    if (low->priority >= high->priority) {
+    if (priority(low) >= priority(high)) {
         low->right = tree_join(low->right, high);
         look_below(low);
         return low;
@@ -120,7 +120,7 @@ static berth__span *tree_join(berth__span *low, berth__span *high)
 
 static berth__span *tree_insert(berth__span *tree, berth__span *span)
 {
-    if (!tree || tree->priority < span->priority) {
+    if (!tree || priority(tree) < priority(span)) {
         tree_split(tree, span->address, &span->left, &span->right);
         look_below(span);
         return span;
@@ -394,8 +394,7 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
 
 /* ---- The map from addresses to spans ------------------------------------------------------------- */
 
-berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segment, uintptr_t address,
-                                      size_t size_bytes)
+berth_status berth__arena_map_reserve(berth__segment *segment, uintptr_t address, size_t size_bytes)
 {
     size_t first = (address - segment->address) / BERTH__ARENA_CHUNK;
     size_t last = (address - segment->address + size_bytes - 1) / BERTH__ARENA_CHUNK;
@@ -405,7 +404,7 @@ berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segme
         size_t covered = segment->size_bytes - i * BERTH__ARENA_CHUNK;
         if (covered > BERTH__ARENA_CHUNK)
             covered = BERTH__ARENA_CHUNK;
-        _Atomic(berth__span *) *chunk = berth__heap_zalloc(covered / arena->grain, sizeof *chunk);
+        _Atomic(berth__span *) *chunk = berth__heap_zalloc(covered / BERTH__ARENA_GRAIN, sizeof *chunk);
         if (!chunk)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's map of addresses");
         atomic_store_explicit(&segment->map[i], chunk, memory_order_release);
@@ -413,18 +412,18 @@ berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segme
     return BERTH_OK;
 }
 
-void berth__arena_map_set(berth__arena *arena, berth__span *span, bool starts)
+void berth__arena_map_set(berth__span *span, bool starts)
 {
-    atomic_store_explicit(berth__arena_place(arena, span->segment, span->address), starts ? span : NULL,
+    atomic_store_explicit(berth__arena_place(span->segment, span->address), starts ? span : NULL,
                           memory_order_release);
 }
 
-berth__span *berth__arena_around(const berth__arena *arena, const berth__segment *segment, uintptr_t p)
+berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p)
 {
     /* Backwards through the map to the nearest start: eight bytes a grain, and empty chunks at one look. */
-    size_t grains = BERTH__ARENA_CHUNK / arena->grain;
+    size_t grains = BERTH__ARENA_CHUNK / BERTH__ARENA_GRAIN;
     size_t chunk = (p - segment->address) / BERTH__ARENA_CHUNK;
-    size_t from = (p - segment->address) % BERTH__ARENA_CHUNK / arena->grain + 1;
+    size_t from = (p - segment->address) % BERTH__ARENA_CHUNK / BERTH__ARENA_GRAIN + 1;
     for (;; chunk--, from = grains) {
         _Atomic(berth__span *) *places = atomic_load_explicit(&segment->map[chunk], memory_order_acquire);
         for (size_t i = places ? from : 0; i-- > 0;) {
@@ -462,11 +461,11 @@ static bool is_in_tree(const berth__span *span)
     return at == span;
 }
 
-static bool span_is_valid(const berth__arena *arena, const berth__segment *segment, const berth__span *span)
+static bool span_is_valid(const berth__segment *segment, const berth__span *span)
 {
     bool tiled = span->segment == segment && span->size_bytes != 0 &&
-                 (span->address - segment->address) % arena->grain == 0 &&
-                 span->size_bytes % arena->grain == 0;
+                 (span->address - segment->address) % BERTH__ARENA_GRAIN == 0 &&
+                 span->size_bytes % BERTH__ARENA_GRAIN == 0;
     if (span->after)
         tiled =
             tiled && span->after->before == span && span->after->address == span->address + span->size_bytes;
@@ -482,7 +481,7 @@ bool berth__arena_is_valid(const berth__arena *arena)
         if (segment->first->address != segment->address || segment->first->before)
             return false;
         for (const berth__span *span = segment->first; span; span = span->after) {
-            if (!span_is_valid(arena, segment, span))
+            if (!span_is_valid(segment, span))
                 return false;
             uint64_t bytes = 0;
             const berth__index *index = span->index;

@@ -40,6 +40,8 @@ typedef struct berth__segment {
     size_t chunk_count;
 } berth__segment;
 
+enum { BERTH__ARENA_GRAIN_SHIFT = 8, BERTH__ARENA_GRAIN = 1 << BERTH__ARENA_GRAIN_SHIFT };
+
 /* How much address space one chunk of a segment's map covers: large, so that an empty part costs a pointer.
  */
 #define BERTH__ARENA_CHUNK ((size_t)32 << 20)
@@ -47,37 +49,39 @@ typedef struct berth__segment {
 typedef enum berth__span_state {
     BERTH__SPAN_FREE = 0,  /* in `index` */
     BERTH__SPAN_LIVE = 1,  /* the user's */
-    BERTH__SPAN_STOCK = 2, /* idle in a thread's stock */
+    BERTH__SPAN_STOCK = 2, /* and above: idle in the stock that has this for its mark */
 } berth__span_state;
 
-/* Life: made by a split, or with its segment; taken and freed many times; given up when it is merged away. */
+/* Life: made by a split, or with its segment; taken and freed many times; given up when it is merged away.
+ * Two lines of the processor's cache, the first of which is all that handing out and taking back touch; no
+ * two spans share one, so that threads with their own blocks do not meet. */
 struct berth__span {
     uintptr_t address;
     size_t size_bytes;
+    /* the holder's, untouched here but for the state */
+    _Atomic uint32_t state; /* berth__span_state */
+    uint32_t use_count;     /* streams that use the block */
+    union {
+        size_t requested_bytes; /* live: what was asked for */
+        size_t largest_below;   /* in an index: the size of the largest of this span and all below it */
+    };
+    uint64_t allocation_id;
+    uint64_t since_ns;
+    const char *label;
+    uint64_t ticket; /* of a waiting span: the point in its stream that must pass, or how many streams must */
+
     berth__segment *segment;
     berth__span *before, *after; /* neighbours by address, NULL at the segment's ends */
     berth__index *index;         /* NULL: taken */
     berth__span *left, *right;   /* in the index; `left` also links spare records */
-    size_t largest_below;        /* in the index: of this span and all below it */
-    uint32_t priority; /* of the record in any tree: drawn once, so that spans may grow and shrink */
-    /* the holder's, untouched here but for the state */
-    _Atomic uint32_t state; /* berth__span_state */
-    uint32_t use_count;     /* streams that use the block */
-    size_t requested_bytes;
-    uint64_t allocation_id;
-    uint64_t since_ns;
-    const char *label;
-    void *use;       /* the first of the streams, as the holder keeps them */
-    void *more_uses; /* the others */
-    uint64_t ticket; /* of a waiting span: the point in its stream that must pass, or how many streams must */
+    void *use;                   /* the first of the streams, as the holder keeps them */
+    void *more_uses;             /* the others */
 };
 
 enum { BERTH__ARENA_SLABS = 24 };
 #define BERTH__ARENA_SLAB_FIRST 64u /* records in the first slab */
 
 typedef struct berth__arena {
-    size_t grain; /* a power of two */
-    uint32_t grain_shift;
     berth__segment *segments;
     uint64_t segment_count; /* ever made: the last number given */
     berth__span *spare;
@@ -87,7 +91,7 @@ typedef struct berth__arena {
     uint32_t slab_count;
 } berth__arena;
 
-void berth__arena_init(berth__arena *arena, size_t grain);
+void berth__arena_init(berth__arena *arena);
 /* Gives all records back; what the segments cover is the caller's. */
 void berth__arena_finish(berth__arena *arena);
 
@@ -119,33 +123,34 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
 
 /* The segment that `p` lies in, NULL if none. */
 berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p);
+static inline bool berth__segment_has(const berth__segment *segment, uintptr_t p)
+{
+    return p - segment->address < segment->size_bytes;
+}
 /* Where the map notes what starts at `p`, an address in the segment; NULL: no memory ever came there. */
-static inline _Atomic(berth__span *) *berth__arena_place(const berth__arena *arena,
-                                                         const berth__segment *segment, uintptr_t p)
+static inline _Atomic(berth__span *) *berth__arena_place(const berth__segment *segment, uintptr_t p)
 {
     size_t distance = p - segment->address;
     _Atomic(berth__span *) *chunk =
         atomic_load_explicit(&segment->map[distance / BERTH__ARENA_CHUNK], memory_order_acquire);
-    return chunk ? &chunk[distance % BERTH__ARENA_CHUNK >> arena->grain_shift] : NULL;
+    return chunk ? &chunk[distance % BERTH__ARENA_CHUNK >> BERTH__ARENA_GRAIN_SHIFT] : NULL;
 }
 
 /* The span that was last said to start a block at `p`, NULL if none; its state may have changed since. No
  * lock is needed for a segment that is not removed meanwhile: any thread. */
-static inline berth__span *berth__arena_at(const berth__arena *arena, const berth__segment *segment,
-                                           uintptr_t p)
+static inline berth__span *berth__arena_at(const berth__segment *segment, uintptr_t p)
 {
-    _Atomic(berth__span *) *place = berth__arena_place(arena, segment, p);
+    _Atomic(berth__span *) *place = berth__arena_place(segment, p);
     berth__span *span = place ? atomic_load_explicit(place, memory_order_acquire) : NULL;
     return span && span->address == p ? span : NULL;
 }
 
 /* The same for a `p` inside the block: the nearest start before it. Any thread likewise. */
-berth__span *berth__arena_around(const berth__arena *arena, const berth__segment *segment, uintptr_t p);
+berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p);
 /* Makes the map for [address, +size) of a segment. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
-berth_status berth__arena_map_reserve(berth__arena *arena, berth__segment *segment, uintptr_t address,
-                                      size_t size_bytes);
+berth_status berth__arena_map_reserve(berth__segment *segment, uintptr_t address, size_t size_bytes);
 /* Says that `span` starts a block now, or no longer. */
-void berth__arena_map_set(berth__arena *arena, berth__span *span, bool starts);
+void berth__arena_map_set(berth__span *span, bool starts);
 
 /* Whether the links, the order of addresses and the indices agree; debug builds and tests ask. */
 bool berth__arena_is_valid(const berth__arena *arena);

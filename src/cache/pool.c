@@ -1,7 +1,7 @@
 /* The device pool's operations: the thread's stock first, the arena behind its lock, then the device. */
 #include "cache/pool.h"
 
-enum { IDS_AT_A_TIME = 1024, CLOCK_EVERY = 64 };
+#include "core/scope.h"
 
 static size_t rounded_size(size_t size_bytes)
 {
@@ -20,7 +20,8 @@ struct inside {
 /* Finds the thread's slot and stock, makes the stock, and remembers both for the next time. */
 static bool find_own(berth__pool *pool, struct inside *in)
 {
-    in->slot = berth__meter_slot_of(&pool->meter, berth__thread());
+    uint32_t thread = berth__thread();
+    in->slot = berth__meter_slot_of(&pool->meter, thread);
     if (!in->slot || !berth__meter_enter(&pool->meter, in->slot))
         return false;
     in->stock = in->slot->beside;
@@ -29,6 +30,7 @@ static bool find_own(berth__pool *pool, struct inside *in)
         berth__stock *made = berth__heap_zalloc(1, sizeof *made);
         if (!made)
             return false;
+        made->mark = BERTH__SPAN_STOCK + thread;
         if (!berth__meter_enter(&pool->meter, in->slot)) {
             berth__heap_free(made);
             return false;
@@ -40,56 +42,58 @@ static bool find_own(berth__pool *pool, struct inside *in)
     return true;
 }
 
-/* Goes inside; false: there is no stock for this thread, or the meter is stopped. */
-static inline bool enter(berth__pool *pool, struct inside *in)
+static uint64_t draw_ids(berth__pool *pool)
+{
+    return atomic_fetch_add_explicit(&pool->ids_drawn, BERTH__STOCK_IDS, memory_order_relaxed);
+}
+
+/* New ids for the thread when it has none left, and the time for ages: they need not be finer than that. The
+ * clock may be the user's, so the thread is not inside. */
+static void renew(berth__pool *pool, berth__stock *stock)
+{
+    if (stock->next_id % BERTH__STOCK_IDS != 0)
+        return;
+    stock->next_id = draw_ids(pool);
+    stock->now_ns = pool->clock_ns(pool->clock_context);
+}
+
+/* Goes inside; false: there is no stock for this thread, or the meter is stopped, or the pool is closing. */
+static bool enter(berth__pool *pool, struct inside *in)
 {
     const berth__memo *memo = &berth__thread_memos.device_pool;
-    if (BERTH_LIKELY(memo->key == pool->number))
+    if (memo->key == pool->number)
         *in = (struct inside){memo->slot, memo->value};
     else if (!find_own(pool, in))
         return false;
-    return in->stock && berth__meter_enter(&pool->meter, in->slot);
-}
-
-static inline void leave(struct inside *in)
-{
+    renew(pool, in->stock);
+    if (!berth__meter_enter(&pool->meter, in->slot))
+        return false;
+    if (!berth__pool_is_closing(pool))
+        return true;
     berth__meter_leave(in->slot);
-}
-
-static void draw_ids(berth__pool *pool, berth__stock *stock)
-{
-    stock->next_id = atomic_fetch_add_explicit(&pool->ids_drawn, IDS_AT_A_TIME, memory_order_relaxed) + 1;
-    stock->ids_left = IDS_AT_A_TIME;
-}
-
-static inline uint64_t next_id(berth__pool *pool, berth__stock *stock)
-{
-    if (BERTH_UNLIKELY(stock->ids_left == 0))
-        draw_ids(pool, stock);
-    stock->ids_left--;
-    return stock->next_id++;
-}
-
-/* The time for a block's age: read now and then, ages need not be finer. */
-static inline uint64_t stock_time(berth__pool *pool, berth__stock *stock)
-{
-    if (BERTH_UNLIKELY(stock->until_clock-- == 0)) {
-        stock->now_ns = pool->clock_ns(pool->clock_context);
-        stock->until_clock = CLOCK_EVERY;
-    }
-    return stock->now_ns;
+    return false;
 }
 
 /* ---- Allocating ---------------------------------------------------------------------------------- */
 
-static inline void hand_out(berth__span *span, size_t size_bytes, const berth_request *request, uint64_t id,
+static inline void hand_out(berth__span *span, size_t size_bytes, const char *label, uint64_t id,
                             uint64_t now_ns)
 {
     span->requested_bytes = size_bytes;
-    span->label = berth__request_label(request);
+    span->label = label;
     span->allocation_id = id;
     span->since_ns = now_ns;
     atomic_store_explicit(&span->state, BERTH__SPAN_LIVE, memory_order_relaxed);
+}
+
+/* A block that was taken out of the thread's stock becomes its user's, and is counted. Inside. False: the
+ * thread's credit did not suffice, and berth__meter_add_true must follow. */
+static inline __attribute__((always_inline)) bool grant(struct inside in, berth__span *span,
+                                                        size_t size_bytes, size_t rounded, const char *label)
+{
+    hand_out(span, size_bytes, label, in.stock->next_id++, in.stock->now_ns);
+    berth__meter_count_bytes(in.slot, rounded);
+    return berth__meter_add_inside(in.slot, rounded);
 }
 
 /* What has been tried for one allocation. */
@@ -98,7 +102,7 @@ struct attempt {
     const berth_request *request;
     bool collected, flushed, gave_back, called;
     int growths;
-    uint64_t now_ns;
+    uint64_t now_ns, id;
     berth__span *put_out[BERTH__STOCK_MOST]; /* from the thread's stock, back into the arena */
     uint32_t put_out_count;
 };
@@ -209,9 +213,8 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     if (status != BERTH_OK) {
         berth__pool_put(pool, span);
     } else {
-        uint64_t id = atomic_fetch_add_explicit(&pool->ids_drawn, 1, memory_order_relaxed) + 1;
-        hand_out(span, a->size_bytes, a->request, id, pool->now_ns);
-        berth__arena_map_set(&pool->arena, span, true);
+        hand_out(span, a->size_bytes, berth__label_text(a->request), a->id, pool->now_ns);
+        berth__arena_map_set(span, true);
     }
     berth__pool_settle(pool);
     berth__pool_unlock(pool);
@@ -225,7 +228,7 @@ static berth_status finish_allocation(berth__pool *pool, berth__span *span, cons
 {
     void *p = (void *)span->address;
     berth__pool_show(pool, p, span->requested_bytes);
-    if (BERTH_UNLIKELY(request->flags & BERTH_ZEROED)) {
+    if (request->flags & BERTH_ZEROED) {
         berth_status status = berth_zero(pool->device, p, span->requested_bytes, request->stream, false);
         if (status != BERTH_OK) {
             berth__pool_deallocate(pool, p, 0, request->stream);
@@ -236,78 +239,89 @@ static berth_status finish_allocation(berth__pool *pool, berth__span *span, cons
     return BERTH_OK;
 }
 
-static __attribute__((noinline)) berth_status allocate_elsewhere(berth__pool *pool, struct attempt a,
-                                                                 void **out)
+static berth_status allocate_elsewhere(berth__pool *pool, struct attempt *a, void **out)
 {
     berth__span *span = NULL;
-    berth_status status = allocate_slow(pool, &a, &span);
+    berth_status status = allocate_slow(pool, a, &span);
     if (status != BERTH_OK) {
         berth__meter_count_failure(&pool->meter);
-        return berth__pool_explain(pool, a.size_bytes, a.request, status);
+        return berth__pool_explain(pool, a->size_bytes, a->request, status);
     }
     berth__meter_add_true_counted(&pool->meter, span->size_bytes);
-    return finish_allocation(pool, span, a.request, out);
+    return finish_allocation(pool, span, a->request, out);
 }
 
-/* Nothing of the size is in the stock: its larger blocks go back into the arena first. */
-static __attribute__((noinline)) berth_status allocate_past_stock(berth__pool *pool, size_t size_bytes,
-                                                                  size_t alignment,
-                                                                  const berth_request *request, void **out)
+/* Everything but the short way. If nothing of the size is in the stock, its larger blocks go back into the
+ * arena first. */
+static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool, size_t size_bytes,
+                                                               size_t alignment, const berth_request *request,
+                                                               void **out)
 {
     struct attempt a = {.size_bytes = size_bytes,
                         .rounded = rounded_size(size_bytes),
                         .alignment = alignment,
                         .request = request};
     struct inside in;
-    if (!request->stream && enter(pool, &in)) {
+    if (request->stream || !enter(pool, &in)) {
+        a.now_ns = pool->clock_ns(pool->clock_context);
+        a.id = draw_ids(pool);
+        return allocate_elsewhere(pool, &a, out);
+    }
+    bool counted = true;
+    berth__span *span = berth__stock_take(in.stock, a.rounded, alignment);
+    if (span) {
+        counted = grant(in, span, size_bytes, a.rounded, berth__label_text(request));
+    } else {
         if (!berth__stock_bin(in.stock, a.rounded))
             a.put_out_count = berth__stock_clear_recent(in.stock, a.put_out);
-        a.now_ns = stock_time(pool, in.stock);
-        leave(&in);
-    } else {
-        a.now_ns = pool->clock_ns(pool->clock_context);
+        a.now_ns = in.stock->now_ns;
+        a.id = in.stock->next_id++;
     }
-    return allocate_elsewhere(pool, a, out);
+    berth__meter_leave(in.slot);
+    if (!span)
+        return allocate_elsewhere(pool, &a, out);
+    if (!counted)
+        berth__meter_add_true(&pool->meter, a.rounded);
+    return finish_allocation(pool, span, request, out);
 }
 
-berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
-                                  const berth_request *request, void **out)
+static __attribute__((noinline)) berth_status count(berth__pool *pool, size_t size_bytes)
+{
+    berth__meter_add_true(&pool->meter, size_bytes);
+    return BERTH_OK;
+}
+
+/* The short way: an ordinary request, the thread's stock has a block, and no memory checker listens. */
+BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
+                                            const berth_request *request, void **out)
 {
     berth__pool *pool = self;
-    struct inside in;
-    if (BERTH_LIKELY(!request->stream && enter(pool, &in))) {
-        size_t rounded = rounded_size(size_bytes);
-        berth__span *span = berth__stock_take(in.stock, rounded, alignment);
-        if (BERTH_LIKELY(span != NULL)) {
-            hand_out(span, size_bytes, request, next_id(pool, in.stock), stock_time(pool, in.stock));
-            berth__meter_count(in.slot, rounded);
-            bool within_credit = berth__meter_add_inside(in.slot, rounded);
-            leave(&in);
-            if (BERTH_UNLIKELY(!within_credit))
-                berth__meter_add_true(&pool->meter, rounded);
-            berth__pool_show(pool, (void *)span->address, size_bytes);
-            if (BERTH_UNLIKELY(request->flags & BERTH_ZEROED))
-                return finish_allocation(pool, span, request, out);
-            *out = (void *)span->address;
-            return BERTH_OK;
-        }
-        leave(&in);
+    const berth__memo *memo = &berth__thread_memos.device_pool;
+    struct inside in = {memo->slot, memo->value};
+    if (BERTH_UNLIKELY(memo->key != pool->number || alignment > BERTH__POOL_GRAIN || request->flags ||
+                       request->stream || in.stock->next_id % BERTH__STOCK_IDS == 0 ||
+                       !berth__meter_enter_unmarked(&pool->meter, in.slot)))
+        return allocate_general(pool, size_bytes, alignment, request, out);
+    size_t rounded = berth__align_up(size_bytes, BERTH__POOL_GRAIN);
+    berth__span *span = berth__stock_take_newest(in.stock, rounded);
+    if (BERTH_UNLIKELY(!span)) {
+        berth__meter_leave(in.slot);
+        return allocate_general(pool, size_bytes, alignment, request, out);
     }
-    return allocate_past_stock(pool, size_bytes, alignment, request, out);
+    *out = (void *)span->address;
+    bool counted = grant(in, span, size_bytes, rounded, berth__label_text(request));
+    berth__meter_leave(in.slot);
+    return BERTH_LIKELY(counted) ? BERTH_OK : count(pool, rounded);
 }
 
 /* ---- Freeing ------------------------------------------------------------------------------------- */
 
-static inline bool is_in(const berth__segment *segment, uintptr_t p)
+/* With the lock: one thread only is told that the block was live. */
+static bool take_from_user(berth__span *span)
 {
-    return segment && p - segment->address < segment->size_bytes;
-}
-
-static inline bool change_state(berth__span *span, berth__span_state from, berth__span_state to)
-{
-    uint32_t expected = from;
-    return atomic_compare_exchange_strong_explicit(&span->state, &expected, to, memory_order_relaxed,
-                                                   memory_order_relaxed);
+    uint32_t expected = BERTH__SPAN_LIVE;
+    return span && atomic_compare_exchange_strong_explicit(&span->state, &expected, BERTH__SPAN_FREE,
+                                                           memory_order_relaxed, memory_order_relaxed);
 }
 
 static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
@@ -329,7 +343,7 @@ static __attribute__((noinline)) berth_status bad_free(berth__pool *pool, const 
         return berth__fail(BERTH_BAD_FREE, "%p was freed before (double free)", p);
     berth__pool_relock(pool);
     const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
-    berth__span *around = segment ? berth__arena_around(&pool->arena, segment, (uintptr_t)p) : NULL;
+    berth__span *around = segment ? berth__arena_around(segment, (uintptr_t)p) : NULL;
     bool inside = around && atomic_load(&around->state) == BERTH__SPAN_LIVE;
     uintptr_t start = inside ? around->address : 0;
     berth__pool_unlock(pool);
@@ -344,16 +358,16 @@ static __attribute__((noinline)) berth_status bad_free(berth__pool *pool, const 
 /* With the lock: one block of a pool whose handle is gone has come back; true if it was the last. */
 static bool was_last(berth__pool *pool)
 {
-    return atomic_load_explicit(&pool->closing, memory_order_relaxed) && --pool->live_blocks == 0;
+    return berth__pool_is_closing(pool) && --pool->live_blocks == 0;
 }
 
 static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *stream)
 {
     berth__pool_lock(pool);
     const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
-    berth__span *span = segment ? berth__arena_at(&pool->arena, segment, (uintptr_t)p) : NULL;
+    berth__span *span = segment ? berth__arena_at(segment, (uintptr_t)p) : NULL;
     berth_status status = BERTH_OK;
-    if (!span || !change_state(span, BERTH__SPAN_LIVE, BERTH__SPAN_FREE)) {
+    if (!take_from_user(span)) {
         berth__pool_unlock(pool);
         return bad_free(pool, p, span, 0);
     }
@@ -365,7 +379,7 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
         return status;
     }
     size_t size_bytes = span->size_bytes;
-    berth__arena_map_set(&pool->arena, span, false);
+    berth__arena_map_set(span, false);
     bool waits = span->use_count != 0;
     if (!waits) {
         berth__pool_put(pool, span);
@@ -385,60 +399,79 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
     return BERTH_OK;
 }
 
-/* The stock has no room for the block: its larger ones go back into the arena, and this one takes their
- * place. Small blocks go back themselves. */
-static __attribute__((noinline)) berth_status deallocate_past_stock(berth__pool *pool, void *p)
+/* Whether a free is what it seems: a live block of the size that was asked for. */
+static inline bool is_sound(const berth__span *span, size_t size_bytes)
+{
+    return atomic_load_explicit(&span->state, memory_order_relaxed) == BERTH__SPAN_LIVE &&
+           (size_bytes == 0 || size_bytes == span->requested_bytes);
+}
+
+/* Everything but the short way, for a sound free of a block that no stream uses. If the stock has no room for
+ * a large block, those in it go back into the arena, and this one takes their place. */
+static berth_status put_away(berth__pool *pool, berth__span *span)
 {
     berth__span *put_out[BERTH__STOCK_MOST];
     uint32_t count = 0;
     struct inside in;
-    berth__span *span = berth__arena_at(&pool->arena, pool->main, (uintptr_t)p);
-    if (span->size_bytes > BERTH__POOL_SMALL && enter(pool, &in)) {
+    size_t freed = span->size_bytes;
+    if (!enter(pool, &in))
+        return deallocate_slow(pool, (void *)span->address, NULL);
+    berth__pool_hide(pool, (void *)span->address, freed);
+    bool put = berth__stock_put(in.stock, span, freed);
+    if (!put && !berth__stock_bin(in.stock, freed)) {
         count = berth__stock_clear_recent(in.stock, put_out);
-        leave(&in);
+        put = berth__stock_put(in.stock, span, freed);
     }
-    if (count == 0)
-        return deallocate_slow(pool, p, NULL);
-    put_all(pool, put_out, count);
-    return berth__pool_deallocate(pool, p, 0, NULL);
+    bool counted = put && berth__meter_sub_inside(in.slot, freed);
+    berth__meter_leave(in.slot);
+    if (!put)
+        return deallocate_slow(pool, (void *)span->address, NULL);
+    if (!counted)
+        berth__meter_sub(&pool->meter, freed);
+    if (count)
+        put_all(pool, put_out, count);
+    return BERTH_OK;
 }
 
-/* Whether a free is what it seems: a live block of the size that was asked for. */
-static inline bool is_sound(const berth__span *span, size_t size_bytes)
+static __attribute__((noinline)) berth_status deallocate_general(berth__pool *pool, void *p,
+                                                                 size_t size_bytes, berth_stream *stream)
 {
-    return span && atomic_load_explicit(&span->state, memory_order_relaxed) == BERTH__SPAN_LIVE &&
-           (size_bytes == 0 || size_bytes == span->requested_bytes);
+    if (stream || !berth__segment_has(pool->main, (uintptr_t)p))
+        return deallocate_slow(pool, p, stream);
+    berth__span *span = berth__arena_at(pool->main, (uintptr_t)p);
+    if (!span || !is_sound(span, size_bytes))
+        return bad_free(pool, p, span, size_bytes);
+    return span->use_count ? deallocate_slow(pool, p, NULL) : put_away(pool, span);
 }
 
-berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+static __attribute__((noinline)) berth_status uncount(berth__pool *pool, size_t size_bytes)
+{
+    berth__meter_sub(&pool->meter, size_bytes);
+    return BERTH_OK;
+}
+
+/* The short way: a block of the reserved address space that no stream uses, the thread's stock has room, and
+ * no memory checker listens. */
+BERTH_HOT berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth__pool *pool = self;
-    if (BERTH_UNLIKELY(stream || !is_in(pool->main, (uintptr_t)p)))
-        return deallocate_slow(pool, p, stream);
-    berth__span *span = berth__arena_at(&pool->arena, pool->main, (uintptr_t)p);
-    if (BERTH_UNLIKELY(!is_sound(span, size_bytes)))
-        return bad_free(pool, p, span, size_bytes);
-    struct inside in;
-    if (BERTH_UNLIKELY(span->use_count != 0 || !enter(pool, &in)))
-        return deallocate_slow(pool, p, NULL);
+    const berth__memo *memo = &berth__thread_memos.device_pool;
+    const berth__segment *main = pool->main;
+    if (BERTH_UNLIKELY(memo->key != pool->number || stream || !berth__segment_has(main, (uintptr_t)p)))
+        return deallocate_general(pool, p, size_bytes, stream);
+    berth__span *span = berth__arena_at(main, (uintptr_t)p);
+    struct inside in = {memo->slot, memo->value};
+    if (BERTH_UNLIKELY(!span || !is_sound(span, size_bytes) || span->use_count != 0 ||
+                       !berth__meter_enter_unmarked(&pool->meter, in.slot)))
+        return deallocate_general(pool, p, size_bytes, NULL);
     size_t freed = span->size_bytes;
-    if (BERTH_UNLIKELY(!berth__stock_has_room(in.stock, freed) ||
-                       atomic_load_explicit(&pool->closing, memory_order_relaxed))) {
-        leave(&in);
-        return deallocate_past_stock(pool, p);
+    if (BERTH_UNLIKELY(!berth__stock_put(in.stock, span, freed))) {
+        berth__meter_leave(in.slot);
+        return deallocate_general(pool, p, size_bytes, NULL);
     }
-    /* Two threads that free one block at the same time: one of them is told. */
-    if (BERTH_UNLIKELY(!change_state(span, BERTH__SPAN_LIVE, BERTH__SPAN_STOCK))) {
-        leave(&in);
-        return bad_free(pool, p, span, 0);
-    }
-    berth__pool_hide(pool, p, freed);
-    berth__stock_put(in.stock, span, freed);
     bool counted = berth__meter_sub_inside(in.slot, freed);
-    leave(&in);
-    if (BERTH_UNLIKELY(!counted))
-        berth__meter_sub(&pool->meter, freed);
-    return BERTH_OK;
+    berth__meter_leave(in.slot);
+    return BERTH_LIKELY(counted) ? BERTH_OK : uncount(pool, freed);
 }
 
 /* In place as long as the block stays the same size; the front moves others. */
@@ -449,7 +482,7 @@ berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_
     berth__pool *pool = self;
     berth__pool_lock(pool);
     const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
-    berth__span *span = segment ? berth__arena_at(&pool->arena, segment, (uintptr_t)p) : NULL;
+    berth__span *span = segment ? berth__arena_at(segment, (uintptr_t)p) : NULL;
     bool live = span && atomic_load(&span->state) == BERTH__SPAN_LIVE;
     bool stays = live && span->size_bytes == rounded_size(new_bytes) &&
                  ((uintptr_t)p & (alignment - 1)) == 0 && !(request->flags & BERTH_ZEROED);

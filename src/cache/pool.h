@@ -20,7 +20,7 @@
 #include "device/device.h"
 
 enum {
-    BERTH__POOL_GRAIN = 256,
+    BERTH__POOL_GRAIN = BERTH__ARENA_GRAIN,
     BERTH__POOL_BUCKETS = 64,
     /* Small blocks come from pieces of their own, so that one that lives long, or waits in a stock, does not
      * split a hole that a large one needs. */
@@ -63,7 +63,7 @@ typedef struct berth__pool {
     uint64_t number; /* never used twice in a process: what threads remember of a pool goes by it */
     berth_device device;
     berth_memory_kind memory_kind;
-    bool host_accessible;
+    bool annotates;     /* a memory checker listens, and the memory is the host's */
     size_t granularity; /* of mapping; 0: the device has no virtual memory */
     size_t segment_bytes;
     uint64_t decay_ns;
@@ -73,11 +73,10 @@ typedef struct berth__pool {
     uint64_t (*clock_ns)(void *context);
     void *clock_context;
     berth__pool_budget *budget;
-    berth__segment *main; /* the reserved address space, NULL without virtual memory */
+    berth__segment *main; /* the reserved address space, an empty one without virtual memory */
     /* their own guards */
     berth__meter meter; /* the threads' stocks lie beside its slots */
     _Atomic uint64_t ids_drawn;
-    _Atomic bool closing; /* set while the meter is stopped: from then on every free takes the lock */
     /* guarded by `lock` */
     berth__spin lock;
     berth__arena arena;
@@ -96,6 +95,13 @@ typedef struct berth__pool {
     uint64_t live_blocks;                /* counted from closing on */
     struct berth__pool *previous, *next; /* all pools; guard: the list's lock */
 } berth__pool;
+
+/* A mark on the meter: from then on every free takes the lock. Asked inside a slot, or with the lock. */
+enum { BERTH__POOL_CLOSING = 4, BERTH__POOL_NO_SHORT_WAY = 8 };
+static inline bool berth__pool_is_closing(berth__pool *pool)
+{
+    return (atomic_load_explicit(&pool->meter.stopped, memory_order_relaxed) & BERTH__POOL_CLOSING) != 0;
+}
 
 static inline void berth__pool_relock(berth__pool *pool)
 {
@@ -121,17 +127,17 @@ static inline void berth__pool_unlock(berth__pool *pool)
 /* For memory checkers: a block is the user's; still the user's and written to; nobody's. */
 static inline void berth__pool_show(const berth__pool *pool, const void *p, size_t size_bytes)
 {
-    if (pool->host_accessible)
+    if (BERTH_UNLIKELY(pool->annotates))
         berth__annotate_undefined(p, size_bytes);
 }
 static inline void berth__pool_reveal(const berth__pool *pool, const void *p, size_t size_bytes)
 {
-    if (pool->host_accessible)
+    if (BERTH_UNLIKELY(pool->annotates))
         berth__annotate_defined(p, size_bytes);
 }
 static inline void berth__pool_hide(const berth__pool *pool, const void *p, size_t size_bytes)
 {
-    if (pool->host_accessible)
+    if (BERTH_UNLIKELY(pool->annotates))
         berth__annotate_noaccess(p, size_bytes);
 }
 

@@ -24,14 +24,11 @@ static size_t count_spans(const berth__pool *pool)
 
 static berth_block_state state_of(const berth__pool *pool, const berth__span *span)
 {
-    switch (atomic_load(&span->state)) {
-    case BERTH__SPAN_LIVE:
+    uint32_t state = atomic_load(&span->state);
+    if (state == BERTH__SPAN_LIVE)
         return BERTH_BLOCK_LIVE;
-    case BERTH__SPAN_STOCK:
-        return BERTH_BLOCK_IDLE;
-    default:
-        return berth__pool_is_idle(pool, span->index) ? BERTH_BLOCK_IDLE : BERTH_BLOCK_WAITING;
-    }
+    bool idle = state >= BERTH__SPAN_STOCK || berth__pool_is_idle(pool, span->index);
+    return idle ? BERTH_BLOCK_IDLE : BERTH_BLOCK_WAITING;
 }
 
 /* The stream of an index of waiting spans. */
@@ -125,7 +122,7 @@ static void write_segment(const berth__pool *pool, const struct copy *copy, size
         bytes[copy->blocks[i].state] += copy->blocks[i].size_bytes;
     char text[256];
     snprintf(text, sizeof text, "segment %llu%s: %zu blocks, %llu bytes live, %llu waiting, %llu idle",
-             (unsigned long long)copy->blocks[first].segment, pool->main ? " (grows in place)" : "",
+             (unsigned long long)copy->blocks[first].segment, pool->granularity ? " (grows in place)" : "",
              i - first, (unsigned long long)bytes[BERTH_BLOCK_LIVE],
              (unsigned long long)bytes[BERTH_BLOCK_WAITING], (unsigned long long)bytes[BERTH_BLOCK_IDLE]);
     line(context, text);

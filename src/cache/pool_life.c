@@ -13,8 +13,8 @@ static berth__span *live_span(berth__pool *pool, const void *p, bool inside)
     const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
     if (!segment)
         return NULL;
-    berth__span *span = inside ? berth__arena_around(&pool->arena, segment, (uintptr_t)p)
-                               : berth__arena_at(&pool->arena, segment, (uintptr_t)p);
+    berth__span *span =
+        inside ? berth__arena_around(segment, (uintptr_t)p) : berth__arena_at(segment, (uintptr_t)p);
     return span && atomic_load(&span->state) == BERTH__SPAN_LIVE ? span : NULL;
 }
 
@@ -234,7 +234,7 @@ static void pool_destroy(void *self)
     berth__pool *pool = self;
     berth__pool_lock(pool);
     berth__meter_stop(&pool->meter);
-    atomic_store(&pool->closing, true);
+    atomic_fetch_or(&pool->meter.stopped, BERTH__POOL_CLOSING);
     berth__meter_resume(&pool->meter);
     pool->live_blocks = count_live(pool);
     bool idle = pool->live_blocks == 0;
@@ -340,12 +340,16 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     status = take_budget(pool, o);
     if (status != BERTH_OK)
         goto free_pool;
-    berth__arena_init(&pool->arena, BERTH__POOL_GRAIN);
+    berth__arena_init(&pool->arena);
     berth__meter_init(&pool->meter, false);
     berth__meter_hoard(&pool->meter);
+    atomic_init(&pool->ids_drawn, BERTH__STOCK_IDS); /* 0 is nobody's id */
     berth_device_info info = {.struct_size = sizeof info};
     status = berth_device_describe(pool->device, &info);
-    pool->host_accessible = info.host_accessible;
+    pool->annotates = BERTH__ANNOTATES() && info.host_accessible;
+    (void)berth__thread(); /* from then on it is known what barriers there are */
+    if (pool->annotates || !berth__barrier_is_asymmetric)
+        atomic_init(&pool->meter.stopped, BERTH__POOL_NO_SHORT_WAY);
     if (status == BERTH_OK && !(info.memory_kinds >> pool->memory_kind & 1))
         status = berth__fail(BERTH_UNSUPPORTED, "%s has no memory of the kind asked for", info.name);
     if (status == BERTH_OK)

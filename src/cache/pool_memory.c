@@ -21,6 +21,8 @@ static size_t reserve_wanted(const berth__pool *pool, size_t asked_bytes)
 
 berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes)
 {
+    static berth__segment nowhere; /* never written */
+    pool->main = &nowhere;
     size_t granularity = 0;
     if (pool->memory_kind != BERTH_MEMORY_DEVICE ||
         berth__device_granularity(pool->device, &granularity) != BERTH_OK)
@@ -51,7 +53,7 @@ void berth__pool_memory_finish(berth__pool *pool)
     berth__pool_give_back(pool, 0, UINT64_MAX);
     berth__pool_unlock(pool);
     BERTH_DCHECK(pool->reserved_bytes == 0, "[P2] an idle pool gives all of its memory back");
-    if (pool->main)
+    if (pool->granularity)
         berth__device_unreserve(pool->device, (void *)pool->main->address, pool->main->size_bytes);
 }
 
@@ -99,7 +101,7 @@ static berth__span *whole_pieces(berth__pool *pool, berth__span *span)
 
 void berth__pool_put(berth__pool *pool, berth__span *span)
 {
-    berth__arena_map_set(&pool->arena, span, false);
+    berth__arena_map_set(span, false);
     atomic_store_explicit(&span->state, BERTH__SPAN_FREE, memory_order_relaxed);
     span->label = NULL;
     span->ticket = 0;
@@ -291,7 +293,7 @@ static berth_status map_range(berth__pool *pool, struct range range)
 {
     berth_status status = berth__arena_prepare(&pool->arena);
     if (status == BERTH_OK)
-        status = berth__arena_map_reserve(&pool->arena, pool->main, range.address, range.size_bytes);
+        status = berth__arena_map_reserve(pool->main, range.address, range.size_bytes);
     if (status != BERTH_OK)
         return status;
     if (!budget_claim(pool, range.size_bytes))
@@ -351,7 +353,7 @@ static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes)
         status = berth__arena_add_segment(&pool->arena, (uintptr_t)p, size, &pool->mapped, &segment);
     if (status == BERTH_OK) {
         segment->first->since_ns = pool->now_ns;
-        status = berth__arena_map_reserve(&pool->arena, segment, segment->address, size);
+        status = berth__arena_map_reserve(segment, segment->address, size);
         if (status == BERTH_OK) {
             berth__pool_hide(pool, p, size);
             return BERTH_OK;
@@ -367,5 +369,5 @@ static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes)
 
 berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone)
 {
-    return pool->main ? grow_in_place(pool, size_bytes, alone) : grow_by_segment(pool, size_bytes);
+    return pool->granularity ? grow_in_place(pool, size_bytes, alone) : grow_by_segment(pool, size_bytes);
 }

@@ -13,10 +13,10 @@
 #include "cache/arena.h"
 
 enum {
-    BERTH__STOCK_GRAIN_SHIFT = 8,
-    BERTH__STOCK_BINS = 16, /* of 1 to 16 grains */
+    BERTH__STOCK_BINS = 17, /* of 1 to 16 grains; the one of none stays empty */
     BERTH__STOCK_DEPTH = 4,
     BERTH__STOCK_RECENT = 4,
+    BERTH__STOCK_IDS = 64,                  /* allocation ids that a thread draws at once */
     BERTH__STOCK_MOST = BERTH__STOCK_RECENT /* that one call puts out */
 };
 
@@ -26,11 +26,10 @@ typedef struct berth__bin {
 } berth__bin;
 
 typedef struct berth__stock {
+    uint64_t next_id; /* the thread's alone: a multiple of BERTH__STOCK_IDS when all it drew are used */
+    uint64_t now_ns;  /* the thread's alone: the clock when it drew them */
+    uint32_t mark;    /* the state of the spans in it */
     uint32_t recent_count;
-    uint32_t ids_left; /* of the allocation ids this thread has drawn */
-    uint32_t until_clock;
-    uint64_t next_id;
-    uint64_t now_ns; /* the clock as last read by this thread, for ages */
     size_t recent_sizes[BERTH__STOCK_RECENT];
     berth__span *recent[BERTH__STOCK_RECENT];
     berth__bin bins[BERTH__STOCK_BINS];
@@ -39,8 +38,35 @@ typedef struct berth__stock {
 /* The bin for a size, NULL for one that is not small. */
 static inline berth__bin *berth__stock_bin(berth__stock *stock, size_t size_bytes)
 {
-    size_t grains = size_bytes >> BERTH__STOCK_GRAIN_SHIFT;
-    return grains <= BERTH__STOCK_BINS ? &stock->bins[grains - 1] : NULL;
+    size_t grains = size_bytes >> BERTH__ARENA_GRAIN_SHIFT;
+    return grains < BERTH__STOCK_BINS ? &stock->bins[grains] : NULL;
+}
+
+/* Whether a block of the stock is in no other: where two threads free one at the same time neither may be
+ * told, but then one of their stocks finds it marked by the other, and lets it go. */
+static inline bool berth__stock_has(const berth__stock *stock, const berth__span *span)
+{
+    return BERTH_LIKELY(atomic_load_explicit(&span->state, memory_order_relaxed) == stock->mark);
+}
+
+/* Takes the block that was freed last if it is of exactly this size, or the last of a small size, NULL if
+ * not: what mostly happens, without a loop. */
+static inline berth__span *berth__stock_take_newest(berth__stock *stock, size_t size_bytes)
+{
+    berth__bin *bin = berth__stock_bin(stock, size_bytes);
+    berth__span *span;
+    if (bin) {
+        if (BERTH_UNLIKELY(bin->count == 0))
+            return NULL;
+        span = bin->spans[--bin->count];
+    } else {
+        uint32_t newest = stock->recent_count - 1; /* wraps to one that no size matches */
+        if (BERTH_UNLIKELY(newest >= BERTH__STOCK_RECENT || stock->recent_sizes[newest] != size_bytes))
+            return NULL;
+        span = stock->recent[newest];
+        stock->recent_count = newest;
+    }
+    return berth__stock_has(stock, span) ? span : NULL;
 }
 
 /* Takes an idle block of exactly this size, NULL if there is none. */
@@ -50,7 +76,8 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
     if (bin) {
         if (bin->count == 0 || (bin->spans[bin->count - 1]->address & (alignment - 1)) != 0)
             return NULL;
-        return bin->spans[--bin->count];
+        berth__span *span = bin->spans[--bin->count];
+        return berth__stock_has(stock, span) ? span : NULL;
     }
     for (uint32_t i = stock->recent_count; i-- > 0;) {
         berth__span *span = stock->recent[i];
@@ -59,7 +86,7 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
         uint32_t last = --stock->recent_count;
         stock->recent[i] = stock->recent[last];
         stock->recent_sizes[i] = stock->recent_sizes[last];
-        return span;
+        return berth__stock_has(stock, span) ? span : NULL;
     }
     return NULL;
 }
@@ -67,30 +94,30 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
 /* Takes all of the larger blocks out; at most BERTH__STOCK_MOST. Returns how many. */
 static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__span **out)
 {
-    uint32_t count = stock->recent_count;
-    for (uint32_t i = 0; i < count; i++)
-        out[i] = stock->recent[i];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < stock->recent_count; i++)
+        if (berth__stock_has(stock, stock->recent[i]))
+            out[count++] = stock->recent[i];
     stock->recent_count = 0;
     return count;
 }
 
-/* Whether a block of this size can be put in without putting others out. */
-static inline bool berth__stock_has_room(berth__stock *stock, size_t size_bytes)
-{
-    berth__bin *bin = berth__stock_bin(stock, size_bytes);
-    return bin ? bin->count < BERTH__STOCK_DEPTH : stock->recent_count < BERTH__STOCK_RECENT;
-}
-
-/* Puts a block in; there is room. */
-static inline void berth__stock_put(berth__stock *stock, berth__span *span, size_t size_bytes)
+/* Puts a live block in; false if that would need others to be put out. */
+static inline bool berth__stock_put(berth__stock *stock, berth__span *span, size_t size_bytes)
 {
     berth__bin *bin = berth__stock_bin(stock, size_bytes);
     if (bin) {
+        if (bin->count == BERTH__STOCK_DEPTH)
+            return false;
         bin->spans[bin->count++] = span;
-        return;
+    } else {
+        if (stock->recent_count == BERTH__STOCK_RECENT)
+            return false;
+        stock->recent_sizes[stock->recent_count] = size_bytes;
+        stock->recent[stock->recent_count++] = span;
     }
-    stock->recent_sizes[stock->recent_count] = size_bytes;
-    stock->recent[stock->recent_count++] = span;
+    atomic_store_explicit(&span->state, stock->mark, memory_order_relaxed);
+    return true;
 }
 
 /* Calls `each` on every idle block and empties the stock. */
@@ -98,10 +125,15 @@ static inline void berth__stock_empty(berth__stock *stock, void (*each)(void *co
                                       void *context)
 {
     for (uint32_t i = 0; i < BERTH__STOCK_BINS; i++)
-        while (stock->bins[i].count)
-            each(context, stock->bins[i].spans[--stock->bins[i].count]);
-    while (stock->recent_count)
-        each(context, stock->recent[--stock->recent_count]);
+        while (stock->bins[i].count) {
+            berth__span *span = stock->bins[i].spans[--stock->bins[i].count];
+            if (berth__stock_has(stock, span))
+                each(context, span);
+        }
+    berth__span *recent[BERTH__STOCK_MOST];
+    uint32_t count = berth__stock_clear_recent(stock, recent);
+    for (uint32_t i = 0; i < count; i++)
+        each(context, recent[i]);
 }
 
 #endif

@@ -162,14 +162,21 @@ BERTH__INLINE void berth__meter_leave(berth__meter_slot *slot)
 #define BERTH__METER_LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define BERTH__METER_STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 
-/* The slot's thread counts one allocation. */
-BERTH__INLINE void berth__meter_count(berth__meter_slot *slot, uint64_t size_bytes)
+/* The slot's thread counts one allocation, for a meter that is never closed: the number of live blocks does
+ * not matter. */
+BERTH__INLINE void berth__meter_count_bytes(berth__meter_slot *slot, uint64_t size_bytes)
 {
     BERTH__METER_STORE(slot->num_allocs, BERTH__METER_LOAD(slot->num_allocs) + 1);
-    BERTH__METER_STORE(slot->blocks, BERTH__METER_LOAD(slot->blocks) + 1);
     BERTH__METER_STORE(slot->total_bytes, BERTH__METER_LOAD(slot->total_bytes) + size_bytes);
     if (size_bytes > BERTH__METER_LOAD(slot->largest))
         BERTH__METER_STORE(slot->largest, size_bytes);
+}
+
+/* The slot's thread counts one allocation. */
+BERTH__INLINE void berth__meter_count(berth__meter_slot *slot, uint64_t size_bytes)
+{
+    BERTH__METER_STORE(slot->blocks, BERTH__METER_LOAD(slot->blocks) + 1);
+    berth__meter_count_bytes(slot, size_bytes);
 }
 
 /* With the slot entered: what a thread does within its credit, or whether that suffices. False, and nothing
@@ -191,8 +198,8 @@ BERTH__INLINE int64_t berth__meter_credit_after(const berth__meter_slot *slot, u
 }
 BERTH__INLINE bool berth__meter_sub_inside(berth__meter_slot *slot, uint64_t size_bytes)
 {
-    int64_t credit = berth__meter_credit_after(slot, size_bytes);
-    if (BERTH_UNLIKELY(credit < 0))
+    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
+    if (BERTH_UNLIKELY(credit > BERTH__METER_LOAD(slot->credit_max)))
         return false;
     BERTH__METER_STORE(slot->credit, credit);
     return true;

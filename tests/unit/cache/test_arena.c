@@ -26,12 +26,12 @@ struct fixture {
 static void fixture_init(struct fixture *f)
 {
     memset(f, 0, sizeof *f);
-    berth__arena_init(&f->arena, GRAIN);
+    berth__arena_init(&f->arena);
     assert_int_equal(berth__arena_prepare(&f->arena), BERTH_OK);
     assert_int_equal(
         berth__arena_add_segment(&f->arena, BASE, (size_t)GRAINS * GRAIN, &f->free_memory, &f->segment),
         BERTH_OK);
-    assert_int_equal(berth__arena_map_reserve(&f->arena, f->segment, BASE, (size_t)GRAINS * GRAIN), BERTH_OK);
+    assert_int_equal(berth__arena_map_reserve(f->segment, BASE, (size_t)GRAINS * GRAIN), BERTH_OK);
 }
 
 static berth__span *take(struct fixture *f, size_t grains, size_t alignment)
@@ -42,13 +42,13 @@ static berth__span *take(struct fixture *f, size_t grains, size_t alignment)
     if (!span)
         return NULL;
     span = berth__arena_take(&f->arena, span, address, grains * GRAIN);
-    berth__arena_map_set(&f->arena, span, true);
+    berth__arena_map_set(span, true);
     return span;
 }
 
 static void put(struct fixture *f, berth__span *span, berth__index *index)
 {
-    berth__arena_map_set(&f->arena, span, false);
+    berth__arena_map_set(span, false);
     berth__arena_put(&f->arena, span, index);
 }
 
@@ -64,7 +64,7 @@ static void the_lowest_place_is_used_and_neighbours_merge(void **state)
     put(&f, a, &f.free_memory);
     assert_int_equal(f.free_memory.span_count, 3);
     assert_int_equal(take(&f, 10, 1)->address, BASE); /* not the equal hole above */
-    assert_null(berth__arena_at(&f.arena, f.segment, BASE + 15 * GRAIN));
+    assert_null(berth__arena_at(f.segment, BASE + 15 * GRAIN));
     put(&f, b, &f.free_memory);
     assert_int_equal(f.free_memory.span_count, 2); /* b and c are one */
     assert_int_equal(take(&f, 15, 1)->address, BASE + 10 * GRAIN);
@@ -134,7 +134,7 @@ static void random_runs_agree_with_the_reference(void **state)
                 fill(taken, span, true);
                 live[count++] = span;
                 uintptr_t inside = span->address + next_random(&random) % span->size_bytes;
-                assert_ptr_equal(berth__arena_around(&f.arena, f.segment, inside), span);
+                assert_ptr_equal(berth__arena_around(f.segment, inside), span);
             } else {
                 size_t i = next_random(&random) % count;
                 fill(taken, live[i], false);
