@@ -44,8 +44,13 @@ static berth__span *spare_pop(berth__arena *arena)
     berth__span *span = arena->spare;
     arena->spare = span->left;
     arena->spare_count--;
-    memset(span, 0, sizeof *span);
+    memset(&span->size_bytes, 0, sizeof *span - offsetof(berth__span, size_bytes));
     return span;
+}
+
+static void place_at(berth__span *span, uintptr_t address)
+{
+    atomic_store_explicit(&span->address, address, memory_order_relaxed);
 }
 
 static berth_status add_slab(berth__arena *arena)
@@ -252,7 +257,7 @@ berth_status berth__arena_add_segment(berth__arena *arena, uintptr_t address, si
     segment->size_bytes = size_bytes;
     segment->number = ++arena->segment_count;
     berth__span *span = spare_pop(arena);
-    span->address = address;
+    place_at(span, address);
     span->size_bytes = size_bytes;
     span->segment = segment;
     segment->first = span;
@@ -294,7 +299,7 @@ berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p)
 static berth__span *split_front(berth__arena *arena, berth__span *span, size_t size_bytes)
 {
     berth__span *front = spare_pop(arena);
-    front->address = span->address;
+    place_at(front, span->address);
     front->size_bytes = size_bytes;
     front->segment = span->segment;
     front->ticket = span->ticket;
@@ -306,7 +311,7 @@ static berth__span *split_front(berth__arena *arena, berth__span *span, size_t s
     else
         span->segment->first = front;
     span->before = front;
-    span->address += size_bytes;
+    place_at(span, span->address + size_bytes);
     span->size_bytes -= size_bytes;
     return front;
 }
@@ -354,7 +359,7 @@ static berth__span *join_before(berth__arena *arena, berth__span *span)
     berth__span *kept = span->after;
     if (span->size_bytes > kept->size_bytes)
         kept->since_ns = span->since_ns;
-    kept->address = span->address;
+    place_at(kept, span->address);
     kept->size_bytes += span->size_bytes;
     if (span->ticket > kept->ticket)
         kept->ticket = span->ticket;

@@ -56,7 +56,7 @@ typedef enum berth__span_state {
  * Two lines of the processor's cache, the first of which is all that handing out and taking back touch; no
  * two spans share one, so that threads with their own blocks do not meet. */
 struct berth__span {
-    uintptr_t address;
+    _Atomic uintptr_t address; /* read without the holder's lock by berth__span_at */
     size_t size_bytes;
     /* the holder's, untouched here but for the state */
     _Atomic uint32_t state; /* berth__span_state */
@@ -127,6 +127,11 @@ static inline bool berth__segment_has(const berth__segment *segment, uintptr_t p
 {
     return p - segment->address < segment->size_bytes;
 }
+/* Whether a record that may have grown old is of what starts at `p`, or was so when it was given up. */
+static inline bool berth__span_at(const berth__span *span, uintptr_t p)
+{
+    return atomic_load_explicit(&span->address, memory_order_relaxed) == p;
+}
 /* Where the map notes what starts at `p`, an address in the segment; NULL: no memory ever came there. */
 static inline _Atomic(berth__span *) *berth__arena_place(const berth__segment *segment, uintptr_t p)
 {
@@ -142,7 +147,7 @@ static inline berth__span *berth__arena_at(const berth__segment *segment, uintpt
 {
     _Atomic(berth__span *) *place = berth__arena_place(segment, p);
     berth__span *span = place ? atomic_load_explicit(place, memory_order_acquire) : NULL;
-    return span && span->address == p ? span : NULL;
+    return span && berth__span_at(span, p) ? span : NULL;
 }
 
 /* The same for a `p` inside the block: the nearest start before it. Any thread likewise. */

@@ -30,6 +30,7 @@ typedef struct berth__stock {
     uint64_t now_ns;  /* the thread's alone: the clock when it drew them */
     uint32_t mark;    /* the state of the spans in it */
     uint32_t recent_count;
+    berth__span *last; /* the one handed out last; may have grown old */
     size_t recent_sizes[BERTH__STOCK_RECENT];
     berth__span *recent[BERTH__STOCK_RECENT];
     berth__bin bins[BERTH__STOCK_BINS];
