@@ -32,8 +32,15 @@ void berth__arena_finish(berth__arena *arena)
     memset(arena, 0, sizeof *arena);
 }
 
+/* A spare record has nothing set but its old address, which somebody may still look at; most of what is to be
+ * reset is so already. */
 static void spare_push(berth__arena *arena, berth__span *span)
 {
+    BERTH_DCHECK(!span->use_count && !span->use && !span->more_uses, "[A3] a free span has no users");
+    span->index = NULL;
+    span->right = NULL;
+    span->label = NULL;
+    span->ticket = 0;
     span->left = arena->spare;
     arena->spare = span;
     arena->spare_count++;
@@ -44,7 +51,7 @@ static berth__span *spare_pop(berth__arena *arena)
     berth__span *span = arena->spare;
     arena->spare = span->left;
     arena->spare_count--;
-    memset(&span->size_bytes, 0, sizeof *span - offsetof(berth__span, size_bytes));
+    span->left = NULL;
     return span;
 }
 
@@ -97,15 +104,17 @@ static void tree_split(berth__span *tree, uintptr_t address, berth__span **below
 {
     if (!tree) {
         *below = *rest = NULL;
-    } else if (tree->address < address) {
-        *below = tree;
-        tree_split(tree->right, address, &tree->right, rest);
-        look_below(tree);
-    } else {
-        *rest = tree;
-        tree_split(tree->left, address, below, &tree->left);
-        look_below(tree);
+        return;
     }
+    berth__span **open = tree->address < address ? &tree->right : &tree->left;
+    if (open == &tree->right)
+        tree_split(tree->right, address, open, rest);
+    else
+        tree_split(tree->left, address, below, open);
+    *(open == &tree->right ? below : rest) = tree;
+    if (*open)
+        (*open)->parent = tree;
+    look_below(tree);
 }
 
 /* Makes one tree of two; all of `low` lies below `high`. */
@@ -113,46 +122,49 @@ static berth__span *tree_join(berth__span *low, berth__span *high)
 {
     if (!low || !high)
         return low ? low : high;
-    if (priority(low) >= priority(high)) {
-        low->right = tree_join(low->right, high);
-        look_below(low);
-        return low;
-    }
-    high->left = tree_join(low, high->left);
-    look_below(high);
-    return high;
+    bool low_on_top = priority(low) >= priority(high);
+    berth__span *top = low_on_top ? low : high;
+    berth__span **open = low_on_top ? &low->right : &high->left;
+    *open = low_on_top ? tree_join(low->right, high) : tree_join(low, high->left);
+    (*open)->parent = top;
+    look_below(top);
+    return top;
 }
 
-static berth__span *tree_insert(berth__span *tree, berth__span *span)
+/* Where the tree points to `span`, or will. */
+static berth__span **link_to(berth__index *index, berth__span *span)
 {
-    if (!tree || priority(tree) < priority(span)) {
-        tree_split(tree, span->address, &span->left, &span->right);
+    berth__span *parent = span->parent;
+    return !parent ? &index->root : span->address < parent->address ? &parent->left : &parent->right;
+}
+
+/* What lies below `span` has changed: works the largest sizes out upwards, as far as they change. */
+static void look_up(berth__span *span)
+{
+    for (; span; span = span->parent) {
+        size_t before = span->largest_below;
         look_below(span);
-        return span;
+        if (span->largest_below == before)
+            return;
     }
-    if (span->address < tree->address)
-        tree->left = tree_insert(tree->left, span);
-    else
-        tree->right = tree_insert(tree->right, span);
-    look_below(tree);
-    return tree;
-}
-
-static berth__span *tree_remove(berth__span *tree, const berth__span *span)
-{
-    if (tree == span)
-        return tree_join(span->left, span->right);
-    if (span->address < tree->address)
-        tree->left = tree_remove(tree->left, span);
-    else
-        tree->right = tree_remove(tree->right, span);
-    look_below(tree);
-    return tree;
 }
 
 static void index_insert(berth__index *index, berth__span *span)
 {
-    index->root = tree_insert(index->root, span);
+    berth__span *parent = NULL, *at = index->root;
+    while (at && priority(at) >= priority(span)) {
+        parent = at;
+        at = span->address < at->address ? at->left : at->right;
+    }
+    span->parent = parent;
+    *link_to(index, span) = span;
+    tree_split(at, span->address, &span->left, &span->right);
+    if (span->left)
+        span->left->parent = span;
+    if (span->right)
+        span->right->parent = span;
+    look_below(span);
+    look_up(parent);
     span->index = index;
     index->span_count++;
     index->bytes += span->size_bytes;
@@ -160,30 +172,15 @@ static void index_insert(berth__index *index, berth__span *span)
 
 static void index_remove(berth__index *index, berth__span *span)
 {
-    index->root = tree_remove(index->root, span);
-    span->left = span->right = NULL;
+    berth__span *below = tree_join(span->left, span->right), *parent = span->parent;
+    *link_to(index, span) = below;
+    if (below)
+        below->parent = parent;
+    look_up(parent);
+    span->left = span->right = span->parent = NULL;
     span->index = NULL;
     index->span_count--;
     index->bytes -= span->size_bytes;
-}
-
-/* A span of the index has changed its size, without passing its neighbours: the sizes above it are worked
- * out. */
-static void index_resized(berth__index *index, berth__span *span)
-{
-    enum { DEEPEST = 128 };
-    berth__span *path[DEEPEST];
-    size_t depth = 0;
-    for (berth__span *at = index->root; at != span && depth < DEEPEST;
-         at = span->address < at->address ? at->left : at->right)
-        path[depth++] = at;
-    look_below(span);
-    while (depth-- > 0) {
-        size_t before = path[depth]->largest_below;
-        look_below(path[depth]);
-        if (path[depth]->largest_below == before)
-            break; /* nothing changes above either */
-    }
 }
 
 berth__span *berth__index_next(const berth__index *index, const berth__span *span)
@@ -260,6 +257,7 @@ berth_status berth__arena_add_segment(berth__arena *arena, uintptr_t address, si
     place_at(span, address);
     span->size_bytes = size_bytes;
     span->segment = segment;
+    span->before = span->after = NULL;
     segment->first = span;
     /* In order of address, so that finding one stops early. */
     berth__segment **place = &arena->segments;
@@ -299,6 +297,7 @@ berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p)
 static berth__span *split_front(berth__arena *arena, berth__span *span, size_t size_bytes)
 {
     berth__span *front = spare_pop(arena);
+    atomic_store_explicit(&front->state, BERTH__SPAN_FREE, memory_order_relaxed);
     place_at(front, span->address);
     front->size_bytes = size_bytes;
     front->segment = span->segment;
@@ -331,7 +330,7 @@ berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t
         /* The common case: the free span shrinks where it is in the tree, and no other node moves. */
         taken = split_front(arena, span, size_bytes);
         index->bytes -= size_bytes;
-        index_resized(index, span);
+        look_up(span);
     }
     if (front)
         index_insert(index, front);
@@ -383,7 +382,7 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
     if (!joins_before) { /* grows where it is in the tree */
         index->bytes += span->size_bytes;
         span = join_before(arena, span);
-        index_resized(index, span);
+        look_up(span);
         return span;
     }
     if (joins_after) {
@@ -393,7 +392,7 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
     index->bytes += span->size_bytes;
     span = span->before;
     join_after(arena, span);
-    index_resized(index, span);
+    look_up(span);
     return span;
 }
 
@@ -417,23 +416,24 @@ berth_status berth__arena_map_reserve(berth__segment *segment, uintptr_t address
     return BERTH_OK;
 }
 
-void berth__arena_map_set(berth__span *span, bool starts)
+void berth__arena_map_set(berth__span *span)
 {
-    atomic_store_explicit(berth__arena_place(span->segment, span->address), starts ? span : NULL,
-                          memory_order_release);
+    atomic_store_explicit(berth__arena_place(span->segment, span->address), span, memory_order_release);
 }
 
 berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p)
 {
-    /* Backwards through the map to the nearest start: eight bytes a grain, and empty chunks at one look. */
+    /* Backwards through the map: eight bytes a grain, and empty chunks at one look. */
     size_t grains = BERTH__ARENA_CHUNK / BERTH__ARENA_GRAIN;
     size_t chunk = (p - segment->address) / BERTH__ARENA_CHUNK;
     size_t from = (p - segment->address) % BERTH__ARENA_CHUNK / BERTH__ARENA_GRAIN + 1;
     for (;; chunk--, from = grains) {
         _Atomic(berth__span *) *places = atomic_load_explicit(&segment->map[chunk], memory_order_acquire);
+        uintptr_t start = segment->address + chunk * BERTH__ARENA_CHUNK;
         for (size_t i = places ? from : 0; i-- > 0;) {
             berth__span *span = atomic_load_explicit(&places[i], memory_order_acquire);
-            if (span)
+            if (span && berth__span_at(span, start + i * BERTH__ARENA_GRAIN) &&
+                atomic_load_explicit(&span->state, memory_order_relaxed) == BERTH__SPAN_LIVE)
                 return p - span->address < span->size_bytes ? span : NULL;
         }
         if (chunk == 0)
@@ -452,7 +452,9 @@ static size_t tree_count(const berth__index *index, const berth__span *tree, uin
     for (size_t i = 0; i < 2; i++)
         if (below[i] && below[i]->largest_below > largest)
             largest = below[i]->largest_below;
-    if (tree->index != index || largest != tree->largest_below)
+    bool linked =
+        (!tree->left || tree->left->parent == tree) && (!tree->right || tree->right->parent == tree);
+    if (tree->index != index || largest != tree->largest_below || !linked)
         return SIZE_MAX / 4;
     *bytes += tree->size_bytes;
     return 1 + tree_count(index, tree->left, bytes) + tree_count(index, tree->right, bytes);

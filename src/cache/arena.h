@@ -67,7 +67,10 @@ struct berth__span {
     };
     uint64_t allocation_id;
     uint64_t since_ns;
-    const char *label;
+    union {
+        const char *label;   /* live */
+        berth__span *parent; /* in an index; NULL: the root */
+    };
     uint64_t ticket; /* of a waiting span: the point in its stream that must pass, or how many streams must */
 
     berth__segment *segment;
@@ -150,12 +153,12 @@ static inline berth__span *berth__arena_at(const berth__segment *segment, uintpt
     return span && berth__span_at(span, p) ? span : NULL;
 }
 
-/* The same for a `p` inside the block: the nearest start before it. Any thread likewise. */
+/* The live block that `p` lies in, NULL if none. With the holder's lock. */
 berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p);
 /* Makes the map for [address, +size) of a segment. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__arena_map_reserve(berth__segment *segment, uintptr_t address, size_t size_bytes);
-/* Says that `span` starts a block now, or no longer. */
-void berth__arena_map_set(berth__span *span, bool starts);
+/* Says that `span` starts a block now. That it no longer does need not be said: its state tells. */
+void berth__arena_map_set(berth__span *span);
 
 /* Whether the links, the order of addresses and the indices agree; debug builds and tests ask. */
 bool berth__arena_is_valid(const berth__arena *arena);

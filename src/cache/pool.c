@@ -103,6 +103,7 @@ static inline __attribute__((always_inline)) bool grant(struct inside in, berth_
 struct attempt {
     size_t size_bytes, rounded, alignment;
     const berth_request *request;
+    bool counted; /* by the meter, before it is there */
     bool collected, flushed, gave_back, called;
     int growths;
     uint64_t now_ns, id;
@@ -217,7 +218,7 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
         berth__pool_put(pool, span);
     } else {
         hand_out(span, a->size_bytes, berth__label_text(a->request), a->id, pool->now_ns);
-        berth__arena_map_set(span, true);
+        berth__arena_map_set(span);
     }
     berth__pool_settle(pool);
     berth__pool_unlock(pool);
@@ -247,10 +248,13 @@ static berth_status allocate_elsewhere(berth__pool *pool, struct attempt *a, voi
     berth__span *span = NULL;
     berth_status status = allocate_slow(pool, a, &span);
     if (status != BERTH_OK) {
+        if (a->counted)
+            berth__meter_uncount(&pool->meter, a->rounded);
         berth__meter_count_failure(&pool->meter);
         return berth__pool_explain(pool, a->size_bytes, a->request, status);
     }
-    berth__meter_add_true_counted(&pool->meter, span->size_bytes);
+    if (!a->counted)
+        berth__meter_add_true_counted(&pool->meter, a->rounded);
     return finish_allocation(pool, span, a->request, out);
 }
 
@@ -279,6 +283,7 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
             a.put_out_count = berth__stock_clear_recent(in.stock, a.put_out);
         a.now_ns = in.stock->now_ns;
         a.id = in.stock->next_id++;
+        a.counted = berth__meter_count_ahead(in.slot, a.rounded);
     }
     berth__meter_leave(in.slot);
     if (!span)
@@ -306,14 +311,14 @@ BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_
                        !berth__meter_enter_unmarked(&pool->meter, in.slot)))
         return allocate_general(pool, size_bytes, alignment, request, out);
     size_t rounded = berth__align_up(size_bytes, BERTH__POOL_GRAIN);
-    berth__span *span = berth__stock_take_newest(in.stock, rounded);
-    if (BERTH_UNLIKELY(!span)) {
+    berth__stocked block = berth__stock_take_newest(in.stock, rounded);
+    if (BERTH_UNLIKELY(!block.span)) {
         berth__meter_leave(in.slot);
         return allocate_general(pool, size_bytes, alignment, request, out);
     }
-    *out = (void *)span->address;
-    in.stock->last = span;
-    bool counted = grant(in, span, size_bytes, rounded, berth__label_text(request));
+    *out = (void *)block.address;
+    in.stock->last = block.span;
+    bool counted = grant(in, block.span, size_bytes, rounded, berth__label_text(request));
     berth__meter_leave(in.slot);
     return BERTH_LIKELY(counted) ? BERTH_OK : count(pool, rounded);
 }
@@ -328,9 +333,9 @@ static bool take_from_user(berth__span *span)
                                                            memory_order_relaxed, memory_order_relaxed);
 }
 
-static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
+static void put_all(berth__pool *pool, berth__span **spans, uint32_t count, uint64_t now_ns)
 {
-    berth__pool_lock(pool);
+    berth__pool_lock_at(pool, now_ns);
     for (uint32_t i = 0; i < count; i++)
         berth__pool_put(pool, spans[i]);
     berth__pool_settle(pool);
@@ -383,7 +388,6 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
         return status;
     }
     size_t size_bytes = span->size_bytes;
-    berth__arena_map_set(span, false);
     bool waits = span->use_count != 0;
     if (!waits) {
         berth__pool_put(pool, span);
@@ -427,10 +431,11 @@ static berth_status put_away(berth__pool *pool, berth__span *span)
     if (!enter(pool, &in))
         return deallocate_slow(pool, (void *)span->address, NULL);
     berth__pool_hide(pool, (void *)span->address, freed);
-    bool put = berth__stock_put(in.stock, span, freed);
+    berth__stocked block = {span->address, span};
+    bool put = berth__stock_put(in.stock, block, freed);
     if (!put && !berth__stock_bin(in.stock, freed)) {
         count = berth__stock_clear_recent(in.stock, put_out);
-        put = berth__stock_put(in.stock, span, freed);
+        put = berth__stock_put(in.stock, block, freed);
     }
     bool counted = put && berth__meter_sub_inside(in.slot, freed);
     berth__meter_leave(in.slot);
@@ -439,7 +444,7 @@ static berth_status put_away(berth__pool *pool, berth__span *span)
     if (!counted)
         berth__meter_sub(&pool->meter, freed);
     if (count)
-        put_all(pool, put_out, count);
+        put_all(pool, put_out, count, in.stock->now_ns);
     return BERTH_OK;
 }
 
@@ -477,7 +482,7 @@ BERTH_HOT berth_status berth__pool_deallocate(void *self, void *p, size_t size_b
                        !berth__meter_enter_unmarked(&pool->meter, in.slot)))
         return deallocate_general(pool, p, size_bytes, NULL);
     size_t freed = span->size_bytes;
-    if (BERTH_UNLIKELY(!berth__stock_put(in.stock, span, freed))) {
+    if (BERTH_UNLIKELY(!berth__stock_put(in.stock, (berth__stocked){(uintptr_t)p, span}, freed))) {
         berth__meter_leave(in.slot);
         return deallocate_general(pool, p, size_bytes, NULL);
     }

@@ -101,7 +101,6 @@ static berth__span *whole_pieces(berth__pool *pool, berth__span *span)
 
 void berth__pool_put(berth__pool *pool, berth__span *span)
 {
-    berth__arena_map_set(span, false);
     atomic_store_explicit(&span->state, BERTH__SPAN_FREE, memory_order_relaxed);
     span->label = NULL;
     span->ticket = 0;

@@ -1,9 +1,9 @@
 /* Stocks: a few idle blocks a thread, by exact size, so that a program that frees and allocates the same
  * sizes meets no lock.
  *
- * Small blocks lie in bins by size. Of larger ones the last few freed are kept, and a request that matches
- * none of them puts them all back before it looks elsewhere: a block kept back is a hole in nobody's map, and
- * with holes in the wrong places the pool grows (to 2.5 times what is live on one recorded network).
+ * Blocks of up to 16 KiB lie in bins by size. Of larger ones the last few freed are kept, and a request that
+ * matches none of them puts them all back before it looks elsewhere: a block kept back is a hole in nobody's
+ * map, and with holes in the wrong places the pool grows (to 2.5 times what is live on one recorded network).
  *
  * A stock lies beside its thread's slot of the pool's meter, and is touched by that thread inside the slot,
  * or by anyone while the meter is stopped [S1]: who needs the idle blocks of all threads stops it. */
@@ -13,26 +13,33 @@
 #include "cache/arena.h"
 
 enum {
-    BERTH__STOCK_BINS = 17, /* of 1 to 16 grains; the one of none stays empty */
-    BERTH__STOCK_DEPTH = 4,
+    BERTH__STOCK_BINS = 65, /* of 1 to 64 grains; the one of none stays empty */
+    BERTH__STOCK_DEPTH = 8,
     BERTH__STOCK_RECENT = 4,
     BERTH__STOCK_IDS = 64,                  /* allocation ids that a thread draws at once */
     BERTH__STOCK_MOST = BERTH__STOCK_RECENT /* that one call puts out */
 };
 
+/* An idle block. Its address is here too: a block that goes in and comes out again is handed out without
+ * waiting for its record. */
+typedef struct berth__stocked {
+    uintptr_t address;
+    berth__span *span;
+} berth__stocked;
+
 typedef struct berth__bin {
-    uint32_t count;
-    berth__span *spans[BERTH__STOCK_DEPTH];
+    uint64_t count;
+    berth__stocked blocks[BERTH__STOCK_DEPTH];
 } berth__bin;
 
 typedef struct berth__stock {
-    uint64_t next_id; /* the thread's alone: a multiple of BERTH__STOCK_IDS when all it drew are used */
-    uint64_t now_ns;  /* the thread's alone: the clock when it drew them */
-    uint32_t mark;    /* the state of the spans in it */
-    uint32_t recent_count;
+    uint64_t next_id;  /* the thread's alone: a multiple of BERTH__STOCK_IDS when all it drew are used */
+    uint64_t now_ns;   /* the thread's alone: the clock when it drew them */
     berth__span *last; /* the one handed out last; may have grown old */
+    uint32_t mark;     /* the state of the spans in it */
+    uint32_t recent_count;
     size_t recent_sizes[BERTH__STOCK_RECENT];
-    berth__span *recent[BERTH__STOCK_RECENT];
+    berth__stocked recent[BERTH__STOCK_RECENT];
     berth__bin bins[BERTH__STOCK_BINS];
 } berth__stock;
 
@@ -50,24 +57,26 @@ static inline bool berth__stock_has(const berth__stock *stock, const berth__span
     return BERTH_LIKELY(atomic_load_explicit(&span->state, memory_order_relaxed) == stock->mark);
 }
 
-/* Takes the block that was freed last if it is of exactly this size, or the last of a small size, NULL if
+static const berth__stocked berth__stocked_none;
+
+/* Takes the block that was freed last if it is of exactly this size, or the last of a small size, none if
  * not: what mostly happens, without a loop. */
-static inline berth__span *berth__stock_take_newest(berth__stock *stock, size_t size_bytes)
+static inline berth__stocked berth__stock_take_newest(berth__stock *stock, size_t size_bytes)
 {
     berth__bin *bin = berth__stock_bin(stock, size_bytes);
-    berth__span *span;
+    berth__stocked block;
     if (bin) {
         if (BERTH_UNLIKELY(bin->count == 0))
-            return NULL;
-        span = bin->spans[--bin->count];
+            return berth__stocked_none;
+        block = bin->blocks[--bin->count];
     } else {
         uint32_t newest = stock->recent_count - 1; /* wraps to one that no size matches */
         if (BERTH_UNLIKELY(newest >= BERTH__STOCK_RECENT || stock->recent_sizes[newest] != size_bytes))
-            return NULL;
-        span = stock->recent[newest];
+            return berth__stocked_none;
+        block = stock->recent[newest];
         stock->recent_count = newest;
     }
-    return berth__stock_has(stock, span) ? span : NULL;
+    return berth__stock_has(stock, block.span) ? block : berth__stocked_none;
 }
 
 /* Takes an idle block of exactly this size, NULL if there is none. */
@@ -75,19 +84,19 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
 {
     berth__bin *bin = berth__stock_bin(stock, size_bytes);
     if (bin) {
-        if (bin->count == 0 || (bin->spans[bin->count - 1]->address & (alignment - 1)) != 0)
+        if (bin->count == 0 || (bin->blocks[bin->count - 1].address & (alignment - 1)) != 0)
             return NULL;
-        berth__span *span = bin->spans[--bin->count];
+        berth__span *span = bin->blocks[--bin->count].span;
         return berth__stock_has(stock, span) ? span : NULL;
     }
     for (uint32_t i = stock->recent_count; i-- > 0;) {
-        berth__span *span = stock->recent[i];
-        if (stock->recent_sizes[i] != size_bytes || (span->address & (alignment - 1)) != 0)
+        berth__stocked block = stock->recent[i];
+        if (stock->recent_sizes[i] != size_bytes || (block.address & (alignment - 1)) != 0)
             continue;
         uint32_t last = --stock->recent_count;
         stock->recent[i] = stock->recent[last];
         stock->recent_sizes[i] = stock->recent_sizes[last];
-        return berth__stock_has(stock, span) ? span : NULL;
+        return berth__stock_has(stock, block.span) ? block.span : NULL;
     }
     return NULL;
 }
@@ -97,27 +106,27 @@ static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__spa
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < stock->recent_count; i++)
-        if (berth__stock_has(stock, stock->recent[i]))
-            out[count++] = stock->recent[i];
+        if (berth__stock_has(stock, stock->recent[i].span))
+            out[count++] = stock->recent[i].span;
     stock->recent_count = 0;
     return count;
 }
 
 /* Puts a live block in; false if that would need others to be put out. */
-static inline bool berth__stock_put(berth__stock *stock, berth__span *span, size_t size_bytes)
+static inline bool berth__stock_put(berth__stock *stock, berth__stocked block, size_t size_bytes)
 {
     berth__bin *bin = berth__stock_bin(stock, size_bytes);
     if (bin) {
         if (bin->count == BERTH__STOCK_DEPTH)
             return false;
-        bin->spans[bin->count++] = span;
+        bin->blocks[bin->count++] = block;
     } else {
         if (stock->recent_count == BERTH__STOCK_RECENT)
             return false;
         stock->recent_sizes[stock->recent_count] = size_bytes;
-        stock->recent[stock->recent_count++] = span;
+        stock->recent[stock->recent_count++] = block;
     }
-    atomic_store_explicit(&span->state, stock->mark, memory_order_relaxed);
+    atomic_store_explicit(&block.span->state, stock->mark, memory_order_relaxed);
     return true;
 }
 
@@ -127,7 +136,7 @@ static inline void berth__stock_empty(berth__stock *stock, void (*each)(void *co
 {
     for (uint32_t i = 0; i < BERTH__STOCK_BINS; i++)
         while (stock->bins[i].count) {
-            berth__span *span = stock->bins[i].spans[--stock->bins[i].count];
+            berth__span *span = stock->bins[i].blocks[--stock->bins[i].count].span;
             if (berth__stock_has(stock, span))
                 each(context, span);
         }

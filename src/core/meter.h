@@ -90,6 +90,9 @@ void berth__meter_unclaim(berth__meter *m, uint64_t size_bytes);
 void berth__meter_count_failure(berth__meter *m);
 void berth__meter_count_retry(berth__meter *m);
 
+/* What was counted ahead has failed. */
+void berth__meter_uncount(berth__meter *m, uint64_t size_bytes);
+
 /* Fills the meter's figures in: counts, bytes in use and their peak, total, largest, failures, retries and
  * limit. The others stay as they are. Exact when no call is under way. */
 void berth__meter_read(berth__meter *m, berth_stats *out);
@@ -188,6 +191,15 @@ BERTH__INLINE bool berth__meter_add_inside(berth__meter_slot *slot, uint64_t siz
     if (BERTH_UNLIKELY(credit < 0))
         return false;
     BERTH__METER_STORE(slot->credit, credit);
+    return true;
+}
+/* The same for an allocation that may yet fail, where nothing has to be undone but what berth__meter_uncount
+ * can. */
+BERTH__INLINE bool berth__meter_count_ahead(berth__meter_slot *slot, uint64_t size_bytes)
+{
+    if (size_bytes > BERTH__METER_LOAD(slot->largest) || !berth__meter_add_inside(slot, size_bytes))
+        return false;
+    berth__meter_count_bytes(slot, size_bytes);
     return true;
 }
 /* The credit that a free of `size_bytes` leaves, to be stored by the caller; below 0 if it is too much. */

@@ -73,21 +73,28 @@ static void say_not_locked(int error)
                strerror(error), (unsigned long long)limit.rlim_cur);
 }
 
-static berth_status allocate_pinned(size_t size_bytes, size_t alignment, void **out)
+/* Fresh pages at an alignment, MAP_FAILED if there are none: what is too much at both ends goes back. */
+static void *map_aligned(size_t size_bytes, size_t alignment, int protection, int flags)
 {
     size_t page = page_bytes();
-    size_t size = berth__align_up(size_bytes, page);
     size_t extra = alignment > page ? alignment - page : 0;
-    void *p = mmap(NULL, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return no_memory(size_bytes, "pinned");
-    uintptr_t base = (uintptr_t)p;
-    size_t before = extra ? berth__align_up(base, alignment) - base : 0;
+    char *p = mmap(NULL, size_bytes + extra, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (p == MAP_FAILED || !extra)
+        return p;
+    size_t before = berth__align_up((uintptr_t)p, alignment) - (uintptr_t)p;
     if (before)
         munmap(p, before);
     if (extra > before)
-        munmap((char *)p + before + size, extra - before);
-    p = (char *)p + before;
+        munmap(p + before + size_bytes, extra - before);
+    return p + before;
+}
+
+static berth_status allocate_pinned(size_t size_bytes, size_t alignment, void **out)
+{
+    size_t size = berth__align_up(size_bytes, page_bytes());
+    void *p = map_aligned(size, alignment, PROT_READ | PROT_WRITE, 0);
+    if (p == MAP_FAILED)
+        return no_memory(size_bytes, "pinned");
     if (mlock(p, size) != 0)
         say_not_locked(errno);
     *out = p;
@@ -153,10 +160,12 @@ static berth_status cpu_granularity(berth_device device, size_t *out)
     return BERTH_OK;
 }
 
+/* At the start of a huge page: then huge pages fit, and a program's places in it do not vary from run to run.
+ */
 static berth_status cpu_reserve(berth_device device, size_t size_bytes, void **out)
 {
     (void)device;
-    void *p = mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = map_aligned(size_bytes, (size_t)2 << 20, PROT_NONE, MAP_NORESERVE);
     if (p == MAP_FAILED)
         return berth__fail_driver(BERTH_OUT_OF_HOST_MEMORY, errno, strerror(errno),
                                   "the system has no %zu bytes of address space", size_bytes);

@@ -42,13 +42,14 @@ static berth__span *take(struct fixture *f, size_t grains, size_t alignment)
     if (!span)
         return NULL;
     span = berth__arena_take(&f->arena, span, address, grains * GRAIN);
-    berth__arena_map_set(span, true);
+    atomic_store(&span->state, BERTH__SPAN_LIVE);
+    berth__arena_map_set(span);
     return span;
 }
 
 static void put(struct fixture *f, berth__span *span, berth__index *index)
 {
-    berth__arena_map_set(span, false);
+    atomic_store(&span->state, BERTH__SPAN_FREE);
     berth__arena_put(&f->arena, span, index);
 }
 
