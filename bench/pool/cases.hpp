@@ -34,7 +34,8 @@ template <typename Peer> void add_pool_peer(const std::string &name, Peer peer)
     fixed->Threads(1)->Threads(2)->UseRealTime();
     static const std::vector<trace> traces = load_traces();
     for (const trace &t : traces)
-        benchmark::RegisterBenchmark((name + "/network/" + t.name).c_str(), network<Peer>, peer, &t)
+        benchmark::RegisterBenchmark((name + (t.is_recorded ? "/network/" : "/made/") + t.name).c_str(),
+                                     network<Peer>, peer, &t)
             ->UseRealTime();
 }
 

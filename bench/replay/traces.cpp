@@ -18,9 +18,9 @@ struct life {
 };
 
 // A free at time t comes before an allocation at t.
-trace order(const std::string &name, const std::vector<life> &lives)
+trace order(const std::string &name, const std::vector<life> &lives, bool is_recorded)
 {
-    trace t{name, {}, lives.size()};
+    trace t{name, {}, lives.size(), is_recorded};
     std::vector<std::vector<std::uint32_t>> freed(lives.size() + 1);
     for (std::size_t i = 0; i < lives.size(); i++)
         freed[std::min<std::uint64_t>(lives[i].upper, lives.size())].push_back(static_cast<std::uint32_t>(i));
@@ -43,7 +43,7 @@ trace layers()
         for (std::uint64_t k = 1; k < 6; k++)
             lives.push_back({at + k + 1 + k % 3, 4096 * k});
     }
-    return order("layers", lives);
+    return order("layers", lives, false);
 }
 
 bool read(const std::filesystem::path &path, trace &out)
@@ -58,7 +58,7 @@ bool read(const std::filesystem::path &path, trace &out)
     for (std::size_t i = 0; i < problem->buffer_count; i++)
         lives.push_back(
             {static_cast<std::uint64_t>(problem->buffers[i].upper), problem->buffers[i].size_bytes});
-    out = order(path.stem(), lives);
+    out = order(path.stem(), lives, true);
     berth_problem_file_destroy(file);
     return true;
 }

@@ -19,6 +19,7 @@ struct trace {
     std::string name;
     std::vector<event> events;
     std::size_t allocations;
+    bool is_recorded; // false: made here
 };
 
 // The folder is $BERTH_DATA/planner/traces (default ../shared/data); its absence is said on stderr.

@@ -197,6 +197,20 @@ berth__span *berth__index_next(const berth__index *index, const berth__span *spa
     return next;
 }
 
+berth__span *berth__index_below(const berth__index *index, uintptr_t address)
+{
+    berth__span *below = NULL;
+    for (berth__span *at = index->root; at;) {
+        if (at->address < address) {
+            below = at;
+            at = at->right;
+        } else {
+            at = at->left;
+        }
+    }
+    return below;
+}
+
 berth__span *berth__index_largest(const berth__index *index)
 {
     berth__span *at = index->root;

@@ -116,6 +116,8 @@ berth__span *berth__index_find(const berth__index *index, size_t size_bytes, siz
 berth__span *berth__index_largest(const berth__index *index);
 /* By rising address: the one after `span`; the first for NULL. */
 berth__span *berth__index_next(const berth__index *index, const berth__span *span);
+/* The highest span that starts below `address`, NULL if none does. */
+berth__span *berth__index_below(const berth__index *index, uintptr_t address);
 
 /* Takes [address, address + size) out of a free span; what is left in front and behind stays free in the same
  * index. The span returned is taken: state BERTH__SPAN_FREE still, index NULL. Cannot fail after prepare. */

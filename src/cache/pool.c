@@ -279,7 +279,7 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
     if (span) {
         counted = grant(in, span, size_bytes, a.rounded, berth__label_text(request));
     } else {
-        if (!berth__stock_bin(in.stock, a.rounded))
+        if (!berth__stock_is_binned(a.rounded))
             a.put_out_count = berth__stock_clear_recent(in.stock, a.put_out);
         a.now_ns = in.stock->now_ns;
         a.id = in.stock->next_id++;
@@ -311,8 +311,8 @@ BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_
                        !berth__meter_enter_unmarked(&pool->meter, in.slot)))
         return allocate_general(pool, size_bytes, alignment, request, out);
     size_t rounded = berth__align_up(size_bytes, BERTH__POOL_GRAIN);
-    berth__stocked block = berth__stock_take_newest(in.stock, rounded);
-    if (BERTH_UNLIKELY(!block.span)) {
+    berth__stocked block;
+    if (BERTH_UNLIKELY(!berth__stock_take_newest(in.stock, rounded, &block))) {
         berth__meter_leave(in.slot);
         return allocate_general(pool, size_bytes, alignment, request, out);
     }
@@ -433,8 +433,8 @@ static berth_status put_away(berth__pool *pool, berth__span *span)
     berth__pool_hide(pool, (void *)span->address, freed);
     berth__stocked block = {span->address, span};
     bool put = berth__stock_put(in.stock, block, freed);
-    if (!put && !berth__stock_bin(in.stock, freed)) {
-        count = berth__stock_clear_recent(in.stock, put_out);
+    if (!put) {
+        count = berth__stock_make_room(in.stock, freed, put_out);
         put = berth__stock_put(in.stock, block, freed);
     }
     bool counted = put && berth__meter_sub_inside(in.slot, freed);

@@ -24,8 +24,8 @@ enum {
     BERTH__POOL_BUCKETS = 64,
     /* Small blocks come from pieces of their own, so that one that lives long, or waits in a stock, does not
      * split a hole that a large one needs. */
-    BERTH__POOL_SMALL = 4096,
-    BERTH__POOL_PIECE = 32768
+    BERTH__POOL_SMALL = 16384,
+    BERTH__POOL_PIECE = 65536
 };
 
 /* What pools that share their limits share. */
@@ -169,7 +169,7 @@ void berth__pool_memory_finish(berth__pool *pool);
  * dropped. BERTH_OK: look again; else why not. */
 berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone);
 /* With the lock, dropped and taken again: gives idle memory back until at most `keep_bytes` of it are left,
- * the oldest first, only what has been idle since `before_ns`. Returns how much. */
+ * the highest first, only what has been idle since `before_ns`. Returns how much. */
 size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns);
 /* With the lock, dropped and taken again: what the soft limit and the decay want. */
 void berth__pool_settle(berth__pool *pool);

@@ -165,20 +165,6 @@ static struct range releasable(const berth__pool *pool, berth__span *span)
     return range;
 }
 
-/* The longest idle range, no longer in use since `before_ns`; size 0 if there is none. */
-static struct range oldest_idle(const berth__pool *pool, uint64_t before_ns)
-{
-    struct range oldest = {0};
-    for (berth__span *span = berth__index_next(&pool->mapped, NULL); span;
-         span = berth__index_next(&pool->mapped, span)) {
-        struct range range = releasable(pool, span);
-        if (range.size_bytes && span->since_ns <= before_ns &&
-            (!oldest.span || span->since_ns <= oldest.span->since_ns))
-            oldest = range;
-    }
-    return oldest;
-}
-
 /* The driver's part of giving a taken span back; the lock is dropped around it [P1]. */
 static void release_range(berth__pool *pool, berth__span *span)
 {
@@ -199,27 +185,54 @@ static void release_range(berth__pool *pool, berth__span *span)
         berth__arena_remove_segment(&pool->arena, span->segment);
 }
 
-size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns)
+/* Idle memory that a block is about to use together with what is mapped for it. */
+struct plot {
+    uintptr_t from, to;
+};
+
+/* What is left of an idle range above the plot, if they overlap. */
+static struct range above_plot(struct range range, struct plot plot)
+{
+    uintptr_t end = range.address + range.size_bytes;
+    if (range.address >= plot.to || end <= plot.from)
+        return range;
+    range.address = plot.to < end ? plot.to : end;
+    range.size_bytes = end - range.address;
+    return range;
+}
+
+/* As berth__pool_give_back, but nothing of the plot. From the top, so that the pool shrinks downwards, to
+ * where blocks are placed first; by address, since the lock is dropped. */
+static size_t give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns, struct plot plot)
 {
     size_t given = 0;
+    uintptr_t below = UINTPTR_MAX;
+    berth__span *idle;
     if (keep_bytes == 0)
         dissolve_pieces(pool);
-    while (pool->mapped.bytes > keep_bytes) {
-        struct range range = oldest_idle(pool, before_ns);
-        if (!range.size_bytes || berth__arena_prepare(&pool->arena) != BERTH_OK)
+    while (pool->mapped.bytes > keep_bytes && (idle = berth__index_below(&pool->mapped, below))) {
+        below = idle->address;
+        struct range range = above_plot(releasable(pool, idle), plot);
+        if (!range.size_bytes || idle->since_ns > before_ns)
+            continue;
+        if (berth__arena_prepare(&pool->arena) != BERTH_OK)
             break;
-        /* The high end goes first: what stays is next to lower blocks, and the pool shrinks downwards. */
         uint64_t excess = pool->mapped.bytes - keep_bytes;
-        if (range.span->segment == pool->main && excess < range.size_bytes) {
+        if (idle->segment == pool->main && excess < range.size_bytes) {
             size_t part = berth__align_up((size_t)excess, pool->granularity);
             range.address += range.size_bytes - part;
             range.size_bytes = part;
         }
-        berth__span *span = berth__arena_take(&pool->arena, range.span, range.address, range.size_bytes);
+        berth__span *span = berth__arena_take(&pool->arena, idle, range.address, range.size_bytes);
         given += range.size_bytes;
         release_range(pool, span);
     }
     return given;
+}
+
+size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns)
+{
+    return give_back(pool, keep_bytes, before_ns, (struct plot){0});
 }
 
 void berth__pool_settle(berth__pool *pool)
@@ -237,13 +250,20 @@ void berth__pool_settle(berth__pool *pool)
 
 /* ---- Growing ------------------------------------------------------------------------------------- */
 
-/* The part of the unmapped span `hole` that must be mapped so that, with its mapped neighbours (unless
- * `alone`), the block fits. */
+/* Where a block would start that ends in the unmapped span `hole`, or behind it: in front of the hole if
+ * memory is mapped there, unless it must be `alone`. */
+static uintptr_t start_at(const berth__pool *pool, const berth__span *hole, bool alone)
+{
+    bool joins = !alone && hole->before && hole->before->index == &pool->mapped;
+    return joins ? hole->before->address : hole->address;
+}
+
+/* The part of the hole that must be mapped so that, with its mapped neighbours (unless `alone`), the block
+ * fits.
+ */
 static struct range part_to_map(const berth__pool *pool, berth__span *hole, size_t size_bytes, bool alone)
 {
-    uintptr_t low = hole->address, end = hole->address + hole->size_bytes, high = end;
-    if (!alone && hole->before && hole->before->index == &pool->mapped)
-        low = hole->before->address;
+    uintptr_t low = start_at(pool, hole, alone), end = hole->address + hole->size_bytes, high = end;
     if (!alone && hole->after && hole->after->index == &pool->mapped)
         high += hole->after->size_bytes;
     if (high - low < size_bytes)
@@ -274,7 +294,7 @@ static struct range choose_hole(const berth__pool *pool, size_t size_bytes, bool
 
 /* Keeps what is taken from the device within (1 + slack) of the most that was live, as far as idle memory
  * goes. */
-static size_t keep_slack(berth__pool *pool, size_t size_bytes, size_t more_bytes)
+static size_t keep_slack(berth__pool *pool, size_t size_bytes, size_t more_bytes, struct plot plot)
 {
     uint64_t live = pool->reserved_bytes - berth__pool_idle_bytes(pool) + size_bytes;
     if (live > pool->max_live_bytes)
@@ -284,8 +304,7 @@ static size_t keep_slack(berth__pool *pool, size_t size_bytes, size_t more_bytes
     uint64_t excess = after > bound ? after - bound : 0;
     if (!excess)
         return 0;
-    return berth__pool_give_back(pool, excess < pool->mapped.bytes ? pool->mapped.bytes - excess : 0,
-                                 UINT64_MAX);
+    return give_back(pool, excess < pool->mapped.bytes ? pool->mapped.bytes - excess : 0, UINT64_MAX, plot);
 }
 
 static berth_status map_range(berth__pool *pool, struct range range)
@@ -312,13 +331,21 @@ static berth_status map_range(berth__pool *pool, struct range range)
     return BERTH_OK;
 }
 
+static struct plot plot_of(const berth__pool *pool, struct range range, size_t size_bytes, bool alone)
+{
+    uintptr_t from = start_at(pool, range.span, alone);
+    return (struct plot){from, berth__align_up(from + size_bytes, pool->granularity)};
+}
+
 static berth_status grow_in_place(berth__pool *pool, size_t size_bytes, bool alone)
 {
     struct range range;
     size_t given;
     do { /* giving back may move the hole, or make the part to map larger */
         range = choose_hole(pool, size_bytes, alone);
-        given = range.span ? keep_slack(pool, size_bytes, range.size_bytes) : 0;
+        given = range.span
+                    ? keep_slack(pool, size_bytes, range.size_bytes, plot_of(pool, range, size_bytes, alone))
+                    : 0;
     } while (given);
     if (!range.span)
         return berth__fail(BERTH_OUT_OF_DEVICE_MEMORY,
@@ -331,7 +358,7 @@ static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes)
 {
     /* Large blocks get a segment of their own size, so that it goes back when the block does. */
     size_t size = size_bytes > pool->segment_bytes / 2 ? size_bytes : pool->segment_bytes;
-    keep_slack(pool, size_bytes, size);
+    keep_slack(pool, size_bytes, size, (struct plot){0});
     if (!budget_claim(pool, size)) {
         size = size_bytes;
         if (!budget_claim(pool, size))

@@ -16,8 +16,9 @@ enum {
     BERTH__STOCK_BINS = 65, /* of 1 to 64 grains; the one of none stays empty */
     BERTH__STOCK_DEPTH = 8,
     BERTH__STOCK_RECENT = 4,
-    BERTH__STOCK_IDS = 64,                  /* allocation ids that a thread draws at once */
-    BERTH__STOCK_MOST = BERTH__STOCK_RECENT /* that one call puts out */
+    BERTH__STOCK_IDS = 64,                       /* allocation ids that a thread draws at once */
+    BERTH__STOCK_BATCH = BERTH__STOCK_DEPTH / 2, /* of a bin, taken or put out at once */
+    BERTH__STOCK_MOST = BERTH__STOCK_BATCH       /* that one call puts out; not fewer than the recent ones */
 };
 
 /* An idle block. Its address is here too: a block that goes in and comes out again is handed out without
@@ -28,7 +29,6 @@ typedef struct berth__stocked {
 } berth__stocked;
 
 typedef struct berth__bin {
-    uint64_t count;
     berth__stocked blocks[BERTH__STOCK_DEPTH];
 } berth__bin;
 
@@ -40,14 +40,18 @@ typedef struct berth__stock {
     uint32_t recent_count;
     size_t recent_sizes[BERTH__STOCK_RECENT];
     berth__stocked recent[BERTH__STOCK_RECENT];
+    uint32_t counts[BERTH__STOCK_BINS]; /* by grains: how many are in the bin */
     berth__bin bins[BERTH__STOCK_BINS];
 } berth__stock;
 
-/* The bin for a size, NULL for one that is not small. */
-static inline berth__bin *berth__stock_bin(berth__stock *stock, size_t size_bytes)
+/* Whether blocks of a size lie in a bin, and in which. */
+static inline bool berth__stock_is_binned(size_t size_bytes)
 {
-    size_t grains = size_bytes >> BERTH__ARENA_GRAIN_SHIFT;
-    return grains < BERTH__STOCK_BINS ? &stock->bins[grains] : NULL;
+    return size_bytes < (size_t)BERTH__STOCK_BINS << BERTH__ARENA_GRAIN_SHIFT;
+}
+static inline size_t berth__stock_bin(size_t size_bytes)
+{
+    return size_bytes >> BERTH__ARENA_GRAIN_SHIFT;
 }
 
 /* Whether a block of the stock is in no other: where two threads free one at the same time neither may be
@@ -57,36 +61,37 @@ static inline bool berth__stock_has(const berth__stock *stock, const berth__span
     return BERTH_LIKELY(atomic_load_explicit(&span->state, memory_order_relaxed) == stock->mark);
 }
 
-static const berth__stocked berth__stocked_none;
-
-/* Takes the block that was freed last if it is of exactly this size, or the last of a small size, none if
- * not: what mostly happens, without a loop. */
-static inline berth__stocked berth__stock_take_newest(berth__stock *stock, size_t size_bytes)
+/* Takes the block that was freed last if it is of exactly this size, or the last of a small size: what mostly
+ * happens, without a loop. */
+static inline bool berth__stock_take_newest(berth__stock *stock, size_t size_bytes, berth__stocked *out)
 {
-    berth__bin *bin = berth__stock_bin(stock, size_bytes);
-    berth__stocked block;
-    if (bin) {
-        if (BERTH_UNLIKELY(bin->count == 0))
-            return berth__stocked_none;
-        block = bin->blocks[--bin->count];
+    if (berth__stock_is_binned(size_bytes)) {
+        size_t bin = berth__stock_bin(size_bytes);
+        uint32_t count = stock->counts[bin];
+        if (BERTH_UNLIKELY(count == 0))
+            return false;
+        *out = stock->bins[bin].blocks[count - 1];
+        stock->counts[bin] = count - 1;
     } else {
         uint32_t newest = stock->recent_count - 1; /* wraps to one that no size matches */
         if (BERTH_UNLIKELY(newest >= BERTH__STOCK_RECENT || stock->recent_sizes[newest] != size_bytes))
-            return berth__stocked_none;
-        block = stock->recent[newest];
+            return false;
+        *out = stock->recent[newest];
         stock->recent_count = newest;
     }
-    return berth__stock_has(stock, block.span) ? block : berth__stocked_none;
+    return berth__stock_has(stock, out->span);
 }
 
 /* Takes an idle block of exactly this size, NULL if there is none. */
 static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_bytes, size_t alignment)
 {
-    berth__bin *bin = berth__stock_bin(stock, size_bytes);
-    if (bin) {
-        if (bin->count == 0 || (bin->blocks[bin->count - 1].address & (alignment - 1)) != 0)
+    if (berth__stock_is_binned(size_bytes)) {
+        size_t bin = berth__stock_bin(size_bytes);
+        uint32_t count = stock->counts[bin];
+        if (count == 0 || (stock->bins[bin].blocks[count - 1].address & (alignment - 1)) != 0)
             return NULL;
-        berth__span *span = bin->blocks[--bin->count].span;
+        stock->counts[bin] = count - 1;
+        berth__span *span = stock->bins[bin].blocks[count - 1].span;
         return berth__stock_has(stock, span) ? span : NULL;
     }
     for (uint32_t i = stock->recent_count; i-- > 0;) {
@@ -101,6 +106,20 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
     return NULL;
 }
 
+/* Takes the older half of a full bin out. Returns how many. */
+static inline uint32_t berth__stock_halve(berth__stock *stock, size_t bin, berth__span **out)
+{
+    berth__stocked *blocks = stock->bins[bin].blocks;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < BERTH__STOCK_BATCH; i++) {
+        if (berth__stock_has(stock, blocks[i].span))
+            out[count++] = blocks[i].span;
+        blocks[i] = blocks[i + BERTH__STOCK_BATCH];
+    }
+    stock->counts[bin] -= BERTH__STOCK_BATCH;
+    return count;
+}
+
 /* Takes all of the larger blocks out; at most BERTH__STOCK_MOST. Returns how many. */
 static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__span **out)
 {
@@ -112,16 +131,25 @@ static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__spa
     return count;
 }
 
-/* Puts a live block in; false if that would need others to be put out. */
+/* Makes room for a block of a size: takes what must go out, at most BERTH__STOCK_MOST. Returns how many. */
+static inline uint32_t berth__stock_make_room(berth__stock *stock, size_t size_bytes, berth__span **out)
+{
+    return berth__stock_is_binned(size_bytes) ? berth__stock_halve(stock, berth__stock_bin(size_bytes), out)
+                                              : berth__stock_clear_recent(stock, out);
+}
+
+/* Puts a live block in; false if there is no room. */
 static inline bool berth__stock_put(berth__stock *stock, berth__stocked block, size_t size_bytes)
 {
-    berth__bin *bin = berth__stock_bin(stock, size_bytes);
-    if (bin) {
-        if (bin->count == BERTH__STOCK_DEPTH)
+    if (berth__stock_is_binned(size_bytes)) {
+        size_t bin = berth__stock_bin(size_bytes);
+        uint32_t count = stock->counts[bin];
+        if (BERTH_UNLIKELY(count == BERTH__STOCK_DEPTH))
             return false;
-        bin->blocks[bin->count++] = block;
+        stock->bins[bin].blocks[count] = block;
+        stock->counts[bin] = count + 1;
     } else {
-        if (stock->recent_count == BERTH__STOCK_RECENT)
+        if (BERTH_UNLIKELY(stock->recent_count == BERTH__STOCK_RECENT))
             return false;
         stock->recent_sizes[stock->recent_count] = size_bytes;
         stock->recent[stock->recent_count++] = block;
@@ -135,8 +163,8 @@ static inline void berth__stock_empty(berth__stock *stock, void (*each)(void *co
                                       void *context)
 {
     for (uint32_t i = 0; i < BERTH__STOCK_BINS; i++)
-        while (stock->bins[i].count) {
-            berth__span *span = stock->bins[i].blocks[--stock->bins[i].count].span;
+        while (stock->counts[i]) {
+            berth__span *span = stock->bins[i].blocks[--stock->counts[i]].span;
             if (berth__stock_has(stock, span))
                 each(context, span);
         }

@@ -64,8 +64,12 @@ static void the_lowest_place_is_used_and_neighbours_merge(void **state)
     put(&f, c, &f.free_memory);
     put(&f, a, &f.free_memory);
     assert_int_equal(f.free_memory.span_count, 3);
+    assert_ptr_equal(berth__index_below(&f.free_memory, UINTPTR_MAX), d->after);
+    assert_ptr_equal(berth__index_below(&f.free_memory, d->after->address), c);
+    assert_ptr_equal(berth__index_below(&f.free_memory, c->address), a);
+    assert_null(berth__index_below(&f.free_memory, a->address));
     assert_int_equal(take(&f, 10, 1)->address, BASE); /* not the equal hole above */
-    assert_null(berth__arena_at(f.segment, BASE + 15 * GRAIN));
+    assert_int_equal(berth__arena_at(f.segment, BASE + 15 * GRAIN)->state, BERTH__SPAN_FREE);
     put(&f, b, &f.free_memory);
     assert_int_equal(f.free_memory.span_count, 2); /* b and c are one */
     assert_int_equal(take(&f, 15, 1)->address, BASE + 10 * GRAIN);

@@ -466,6 +466,30 @@ static void random_runs_never_overlap(void **state)
     }
 }
 
+/* A pool at the edge of its slack grows where an idle block ends: that memory is used as it is, and what goes
+ * back for it comes from elsewhere. Its pages then keep what was written. */
+static void growing_does_not_give_back_what_it_grows_from(void **state)
+{
+    (void)state;
+    berth_allocator *pool = make(NULL);
+    unsigned char *low = take(pool, 4 * MIB), *between = take(pool, MIB / 2), *high = take(pool, 4 * MIB);
+    assert_true(low < between && between < high);
+    memset(high, 77, 4 * MIB);
+    give(pool, high);
+    give(pool, low);
+    (void)stats_of(pool); /* out of the stock */
+    unsigned char *grown = take(pool, 7 * MIB);
+    assert_ptr_equal(grown, high);
+    for (size_t i = 0; i < 4 * MIB; i += 4096)
+        assert_int_equal(grown[i], 77);
+    berth_stats stats = stats_of(pool);
+    assert_true(stats.max_bytes_reserved <= 8 * MIB + MIB / 2 + (8 * MIB + MIB / 2) / 4);
+    assert_true(stats.bytes_reserved < 4 * MIB + MIB / 2 + 7 * MIB); /* some of `low` went */
+    give(pool, grown);
+    give(pool, between);
+    berth_allocator_release(pool);
+}
+
 /* Patterns that strand memory in pools that cannot move or give back: see the figures of fragmentation. */
 static void known_fragmenters_stay_bounded(void **state)
 {
@@ -566,6 +590,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(it_is_the_registrys_best_on_the_host),
         cmocka_unit_test(a_child_of_fork_goes_on),
         cmocka_unit_test(random_runs_never_overlap),
+        cmocka_unit_test(growing_does_not_give_back_what_it_grows_from),
         cmocka_unit_test(known_fragmenters_stay_bounded),
         cmocka_unit_test(every_failing_allocation_is_clean),
         cmocka_unit_test(bad_options_are_refused),
