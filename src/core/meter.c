@@ -510,7 +510,7 @@ void berth__meter_uncount(berth__meter *m, uint64_t size_bytes)
     STORE(slot->num_allocs, LOAD(slot->num_allocs) - 1);
     STORE(slot->total_bytes, LOAD(slot->total_bytes) - size_bytes);
     leave_any(m, slot);
-    berth__meter_give(m, size_bytes);
+    (void)berth__meter_sub(m, size_bytes);
 }
 
 static int64_t blocks_of(berth__meter_slot *slot)
