@@ -1,6 +1,5 @@
 /* Replay when a call is not what the plan expects: keeping track, the fallback, and coming back in step. */
 #include "replay/replay.h"
-#include "base/annotate.h"
 
 #include <string.h>
 
@@ -328,37 +327,17 @@ static berth_status deviate_unmatched(berth__replay *r, const wanted *w, void **
     return status;
 }
 
-/* Memory checkers see the block as nobody's but for what is live. The inline functions of berth/replay.h say
- * nothing to them, so a run that is watched never takes those: `pending` stays set between its calls. */
-static bool is_watched(const berth__replay *r)
-{
-    return BERTH__ANNOTATES() && r->planned->on_host;
-}
-
-static void keep_watching(berth__replay *r)
-{
-    if (is_watched(r))
-        __atomic_store_n(&r->head.pending, UINT64_MAX, __ATOMIC_RELAXED);
-}
-
 /* The place of `id` is free again; a stream may still work on it, though. */
 static void hide(berth__replay *r, uint32_t id)
 {
     const berth__plan_entry *e = &r->plan->entries[id];
-    if (is_watched(r) && !r->head.stream && r->block->use_count == 0)
+    if (berth__replay_is_watched(r) && !r->head.stream && r->block->use_count == 0)
         berth__annotate_noaccess(r->head.base + e->offset, e->size_bytes);
-}
-
-/* The run is over; what was not freed stays with its users. */
-static void show_all(berth__replay *r)
-{
-    if (is_watched(r) && r->block->base)
-        berth__annotate_defined(r->block->base, r->block->bytes);
 }
 
 static berth_status zero(berth__replay *r, const wanted *w, void *p)
 {
-    if (is_watched(r))
+    if (berth__replay_is_watched(r))
         berth__annotate_undefined(p, w->size_bytes);
     if (!(w->request->flags & BERTH_ZEROED))
         return BERTH_OK;
@@ -458,7 +437,7 @@ berth_status berth__replay_allocate(berth__replay *r, size_t size_bytes, size_t 
                                     const berth_request *request, void **out)
 {
     berth_status status = replay_allocate(r, size_bytes, alignment, request, out);
-    keep_watching(r);
+    berth__replay_keep_watching(r);
     return status;
 }
 
@@ -495,7 +474,7 @@ const berth__plan_entry *berth__replay_find(berth__replay *r, const void *p)
         return NULL;
     take_remote(r);
     berth__replay_leave_step(r);
-    keep_watching(r);
+    berth__replay_keep_watching(r);
     return berth__ledger_find(&r->block->ledger, r->plan, (uintptr_t)p - (uintptr_t)r->head.base);
 }
 
@@ -524,7 +503,7 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
             return status;
     }
     if (step->size_bytes == 0 && step->offset == offset) {
-        if (is_watched(r))
+        if (berth__replay_is_watched(r))
             hide(r, r->plan->step_ids[position(r)]);
         r->head.next = step + 1;
         return BERTH_OK;
@@ -544,7 +523,7 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
 berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_bytes, berth_stream *stream)
 {
     take_remote(r);
-    keep_watching(r);
+    berth__replay_keep_watching(r);
     if (in_block(r, p))
         return free_planned(r, (uintptr_t)p - (uintptr_t)r->head.base, stream);
     uint64_t size = 0;
@@ -564,87 +543,9 @@ berth_status berth__replay_record_use(berth__replay *r, const void *p, berth_str
     return berth__uses_add(r->block, e->rank, stream);
 }
 
-/* ---- Beginning and ending ---------------------------------------------------------------------------- */
+/* ---- The end ----------------------------------------------------------------------------------------- */
 
-static berth_status check_fingerprint(const berth__plan_content *c, const berth_run_options *o, bool *stale)
-{
-    *stale = o->fingerprint != 0 && o->fingerprint != c->fingerprint;
-    if (!*stale)
-        return BERTH_OK;
-    if (!o->strict) {
-        berth__log(
-            BERTH_LOG_WARNING,
-            "the plan is stale (fingerprint %016llx, the program's is %016llx); what still fits is used",
-            (unsigned long long)c->fingerprint, (unsigned long long)o->fingerprint);
-        return BERTH_OK;
-    }
-    return berth__fail(
-        BERTH_MISMATCH,
-        "the plan is stale: its fingerprint is %016llx, the program's %016llx; record again, or "
-        "replay elastically",
-        (unsigned long long)c->fingerprint, (unsigned long long)o->fingerprint);
-}
-
-/* `r` is zeroed already, under the lock: other threads may see the block from then on. */
-static void start(berth__replay *r, berth__planned *planned, berth__block *block, bool strict)
-{
-    r->planned = planned;
-    r->block = block;
-    r->plan = block->plan;
-    r->strict = strict;
-    r->head.next = r->plan->steps;
-    r->head.base = block->base;
-    r->head.exact = strict ? UINT64_MAX : 0;
-    /* Not the block's own: what is accepted must not depend on which block a thread happens to get. */
-    r->head.alignment = r->plan->alignment > BERTH_ALIGNMENT ? r->plan->alignment : BERTH_ALIGNMENT;
-    r->report.struct_size = sizeof r->report;
-    r->report.strict = strict;
-    r->report.planned = r->plan->planned;
-    r->report.block_bytes = r->plan->total_bytes;
-    if (is_watched(r) && block->base)
-        berth__annotate_noaccess(block->base, block->bytes);
-    keep_watching(r);
-}
-
-berth_status berth_replay_begin(berth_allocator *allocator, const berth_run_options *options)
-{
-    berth_run_options o = BERTH_RUN_OPTIONS_INIT;
-    berth__planned *planned = berth__planned_of(allocator);
-    if (!planned)
-        return BERTH_INVALID_ARGUMENT;
-    berth_status status = berth__run_options_read(options, &o);
-    if (status == BERTH_OK)
-        status = berth__run_may_open();
-    if (status != BERTH_OK)
-        return status;
-    berth_plan *plan = berth__planned_choose(planned, &o);
-    berth__plan_content *content = NULL;
-    status = berth__plan_content_of(plan, &content);
-    berth_plan_release(plan);
-    if (status != BERTH_OK)
-        return status;
-    bool stale = false;
-    berth__block *block = NULL;
-    status = check_fingerprint(content, &o, &stale);
-    if (status == BERTH_OK)
-        status = berth__block_take(planned, content, &block);
-    if (status != BERTH_OK) {
-        berth__plan_content_release(content);
-        return status;
-    }
-    start(&block->replay, planned, block, o.strict);
-    block->replay.report.stale = stale;
-    status = berth__streams_begin(&block->replay, o.stream);
-    if (status != BERTH_OK) {
-        show_all(&block->replay);
-        berth__block_give(planned, block);
-        return status;
-    }
-    return berth__run_open(&block->replay.head, allocator, BERTH_RUN_REPLAY);
-}
-
-/* Brings ledger and figures to the end of the run. */
-static void settle(berth__replay *r)
+void berth__replay_settle(berth__replay *r)
 {
     const berth__plan_content *c = r->plan;
     take_remote(r);
@@ -663,36 +564,4 @@ static void settle(berth__replay *r)
         return;
     }
     berth__replay_leave_step(r);
-}
-
-static void report_stragglers(berth__replay *r)
-{
-    const berth__ledger *ledger = &r->block->ledger;
-    r->report.stragglers = ledger->live;
-    for (uint32_t rank = berth__ledger_next(ledger, 0);
-         rank != BERTH__LEDGER_NONE && r->report.deviation_count < BERTH_REPORT_DEVIATIONS;
-         rank = berth__ledger_next(ledger, rank + 1)) {
-        const berth__plan_entry *e = &r->plan->entries[ledger->ids[rank]];
-        berth__report_note(&r->report, BERTH_DEVIATION_STRAGGLER, ledger->ids[rank], e->freed_at,
-                           r->plan->count, e->label);
-    }
-}
-
-berth_status berth_replay_end(berth_allocator *allocator, berth_report *report)
-{
-    berth__replay *r = (berth__replay *)berth__run_find(allocator, BERTH_RUN_REPLAY);
-    if (!r)
-        return BERTH_NOT_FOUND;
-    settle(r);
-    if (r->block->ledger.live)
-        report_stragglers(r);
-    r->report.peak_with_plan_bytes = r->report.block_bytes + r->report.fallback_bytes;
-    berth__report_give(&r->report, report);
-    berth__handed_finish(&r->fallback);
-    berth__streams_end(r);
-    berth__run_close();
-    show_all(r);
-    berth__block_give(r->planned, r->block);
-    berth_allocator_release(allocator);
-    return BERTH_OK;
 }

@@ -13,6 +13,7 @@
 #ifndef BERTH_REPLAY_REPLAY_H
 #define BERTH_REPLAY_REPLAY_H
 
+#include "base/annotate.h"
 #include "base/lock.h"
 #include "berth/replay.h"
 #include "core/allocator.h"
@@ -159,6 +160,20 @@ const berth__plan_entry *berth__ledger_find(const berth__ledger *ledger, const b
                                             uint64_t offset);
 berth_status berth__replay_record_use(berth__replay *replay, const void *p, berth_stream *stream);
 void berth__replay_leave_step(berth__replay *replay);
+/* Brings ledger and figures to the end of the run. */
+void berth__replay_settle(berth__replay *replay);
+
+/* Memory checkers see the block as nobody's but for what is live. The inline functions of berth/replay.h say
+ * nothing to them, so a run that is watched never takes those: `pending` stays set between its calls. */
+static inline bool berth__replay_is_watched(const berth__replay *replay)
+{
+    return BERTH__ANNOTATES() && replay->planned->on_host;
+}
+static inline void berth__replay_keep_watching(berth__replay *replay)
+{
+    if (berth__replay_is_watched(replay))
+        __atomic_store_n(&replay->head.pending, UINT64_MAX, __ATOMIC_RELAXED);
+}
 
 /* ---- streams.c: who may touch the block when --------------------------------------------------------- */
 
