@@ -118,6 +118,7 @@ static berth_status run(berth__search *search)
     if (search->step_budget == UINT64_MAX)
         search->step_budget = steps_of(search->effort, item_count);
     const bool is_large = item_count >= 50000, is_small = berth__exact_can(p);
+    const bool is_full = is_large && berth__phase_weld_suits(p); /* then only welding helps */
     /* The heuristics cost some hundred steps an item, a valley two: they come after the valleys, after repair
      * where there are many items, and first of all where even one valley might use up the budget, since never
      * to be worse than one of them is a promise. */
@@ -130,10 +131,10 @@ static berth_status run(berth__search *search)
     if (turn == (at))  \
     PHASE("heuristics", run_heuristics(search))
     HEURISTICS(0)
-    if (is_large)
+    if (is_large && !is_full)
         PHASE("pass", run_passes(search, BERTH__PASS_LIFE, BERTH__PASS_LIFE + 1, 3 * item_count))
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
-    if (is_large)
+    if (is_large && !is_full)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
     PHASE("weld", berth__phase_weld(search))
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))

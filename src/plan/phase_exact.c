@@ -1,15 +1,23 @@
 /* The exact phase: which capacities are asked for, of which form of the problem, and for how long.
  *
  * A form is the problem itself or the problem welded (weld.c). The welded forms are smaller and find plans
- * where the whole is out of reach; only the whole proves that there is none. The goal comes first and gets
- * the most steps, since stepping down by one unit is hopeless; capacities part of the way make sure that
- * something is gained where the goal is out of reach, and the last, one below the best, is the proof. Slices
- * grow, and every form keeps what it has learned from one to the next. */
+ * where the whole is out of reach; only the whole proves that there is none. Beside the forms that stay there
+ * are many that are welded afresh, each in a slightly different way, and looked at once: either what is left
+ * falls into place at once, or something has been welded that does not belong together. The goal comes first
+ * and gets the most steps, since stepping down by one unit is hopeless; capacities part of the way make sure
+ * that something is gained where the goal is out of reach, and the last, one below the best, is the proof.
+ * Slices grow, and every form keeps what it has learned from one to the next. */
 #include "plan/exact.h"
 #include "plan/phases.h"
 #include "plan/weld.h"
 
-enum { FORMS = BERTH__WELD_LEVELS + 1, LOOK_STEPS = 60000, FIRST_SLICE = 100000, LARGEST_WELDED = 20000 };
+enum {
+    FORMS = BERTH__WELD_LEVELS + 1,
+    LOOK_STEPS = 60000,
+    FRESH_STEPS = 5000,
+    FIRST_SLICE = 100000,
+    LARGEST_WELDED = 20000
+};
 
 typedef struct form {
     berth__welded welded; /* empty: the whole */
@@ -23,6 +31,7 @@ typedef struct asking {
     berth__search *search;
     form forms[FORMS];
     uint64_t *offsets, *expanded;
+    uint64_t fresh; /* how many have been welded afresh */
 } asking;
 
 static berth_status make_form(asking *a, form *f, int level)
@@ -32,7 +41,7 @@ static berth_status make_form(asking *a, form *f, int level)
     if (!f->is_whole) {
         if (whole->item_count > LARGEST_WELDED)
             return BERTH_OK;
-        berth_status status = berth__weld(whole, (berth__weld_level)level, a->search, &f->welded);
+        berth_status status = berth__weld(whole, (berth__weld_level)level, 0, a->search, &f->welded);
         if (status)
             return status;
         prepared = &f->welded.prepared;
@@ -100,6 +109,26 @@ static bool can_ask(const asking *a)
     return false;
 }
 
+/* Every third is welded with care. Most get few steps, every second twice as many, every fourth four times.
+ */
+static berth_status ask_afresh(asking *a, uint64_t target)
+{
+    const uint64_t number = ++a->fresh;
+    form f = {0};
+    berth_status status =
+        berth__weld(a->search->prepared, number % 3 ? BERTH__WELD_COLUMNS : BERTH__WELD_SUCCESSORS,
+                    a->search->seed * 0x9E3779B97F4A7C15U + number, a->search, &f.welded);
+    if (status)
+        return status;
+    if (berth__exact_can(&f.welded.prepared))
+        status = berth__exact_create(&f.welded.prepared, a->search->seed, BERTH__EXACT_BEST, &f.exact);
+    if (!status)
+        status = ask(a, &f, target, (uint64_t)FRESH_STEPS << __builtin_ctzll(number));
+    berth__exact_destroy(f.exact);
+    berth__welded_finish(&f.welded);
+    return status;
+}
+
 /* Where fitting is enough, what lies between the goal and the best is of no use. */
 static uint64_t choose_target(const berth__search *search, unsigned turn)
 {
@@ -117,6 +146,9 @@ berth_status berth__phase_exact(berth__search *search)
     berth_status status = begin(&a, search);
     uint64_t slice = FIRST_SLICE;
     for (unsigned turn = 0; !status && !search->stopped && can_ask(&a); turn++) {
+        const uint64_t until = search->steps + 4 * slice;
+        while (a.forms[0].exact && !status && !search->stopped && search->steps < until)
+            status = ask_afresh(&a, choose_target(search, turn));
         for (int k = 0; k < FORMS && !status && !search->stopped; k++) {
             const uint64_t target = choose_target(search, turn);
             status = ask(&a, &a.forms[k], target, target == berth__search_goal(search) ? 4 * slice : slice);

@@ -9,13 +9,13 @@
 
 enum { VALLEYS = 4, LOOK_STEPS = 30000, MANY = 20000 };
 
-/* How full the rectangle of all columns and the most live is, in percent. */
-static unsigned percent_full(const berth__prepared *p)
+/* Of the rectangle of all columns and the most live at least 98 in 100. */
+bool berth__phase_weld_suits(const berth__prepared *p)
 {
     double area = 0.0;
     for (uint32_t k = 0; k < p->piece_count; k++)
         area += (double)p->piece_size[k] * (double)(p->piece_upper[k] - p->piece_lower[k]);
-    return (unsigned)(100.0 * area / ((double)p->max_live * (double)p->column_count) + 1e-6);
+    return area >= 0.98 * (double)p->max_live * (double)p->column_count;
 }
 
 /* Offers a plan of the welded problem as one of the whole. */
@@ -50,13 +50,15 @@ static berth_status fill_valleys(berth__search *search, const berth__welded *wel
 static berth_status look(berth__search *search, const berth__welded *welded, uint64_t *offsets,
                          uint64_t *expanded)
 {
-    const uint64_t part = (search->step_budget - search->steps) / 16;
+    const uint64_t left = search->step_budget - search->steps;
+    const uint64_t steps = !berth__exact_can(search->prepared) ? left / 2 /* there will be no other chance */
+                           : left / 16 < LOOK_STEPS            ? left / 16
+                                                               : LOOK_STEPS;
     berth__exact *exact;
     berth__exact_answer answer = BERTH__EXACT_UNKNOWN;
     berth_status status = berth__exact_create(&welded->prepared, search->seed, BERTH__EXACT_BEST, &exact);
     if (!status)
-        status = berth__exact_run(exact, search, berth__search_goal(search),
-                                  part < LOOK_STEPS ? part : LOOK_STEPS, offsets, &answer);
+        status = berth__exact_run(exact, search, berth__search_goal(search), steps, offsets, &answer);
     if (answer == BERTH__EXACT_FOUND)
         offer(search, welded, offsets, expanded);
     berth__exact_destroy(exact);
@@ -66,7 +68,7 @@ static berth_status look(berth__search *search, const berth__welded *welded, uin
 static berth_status try_level(berth__search *search, berth__weld_level level, uint64_t *expanded)
 {
     berth__welded welded;
-    berth_status status = berth__weld(search->prepared, level, search, &welded);
+    berth_status status = berth__weld(search->prepared, level, 0, search, &welded);
     if (status)
         return status;
     uint64_t *offsets = berth__heap_alloc(welded.prepared.item_count * sizeof *offsets);
@@ -86,13 +88,15 @@ static berth_status try_level(berth__search *search, berth__weld_level level, ui
 berth_status berth__phase_weld(berth__search *search)
 {
     const uint32_t items = search->prepared->item_count;
-    if (items > MANY && percent_full(search->prepared) < 98)
+    const bool is_many = items > MANY;
+    if (is_many && !berth__phase_weld_suits(search->prepared))
         return BERTH_OK;
     uint64_t *expanded = berth__heap_alloc(items * sizeof *expanded);
     if (!expanded)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u offsets", items);
     berth_status status = BERTH_OK;
-    for (int level = BERTH__WELD_LEVELS; level-- > 0 && !status && !search->stopped;)
+    for (int level = BERTH__WELD_LEVELS;
+         level-- > (is_many ? BERTH__WELD_LEVELS - 1 : 0) && !status && !search->stopped;)
         status = try_level(search, (berth__weld_level)level, expanded);
     berth__heap_free(expanded);
     return status;

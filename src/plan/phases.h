@@ -4,6 +4,9 @@
 
 #include "plan/solver.h"
 
+/* Whether very many items are better welded than placed one by one: they fill nearly all of the time. */
+bool berth__phase_weld_suits(const struct berth__prepared *prepared);
+
 /* Welds the items, fills valleys with what there is then, and takes a first look with the exact search where
  * that has become small enough. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__phase_weld(berth__search *search);

@@ -30,7 +30,7 @@
 #include "plan/sort.h"
 #include "plan/weld_state.h"
 
-enum { FEW = 1000 };
+enum { MANY = 4096 };
 
 /* ---- Rounds. ---- */
 
@@ -70,27 +70,35 @@ static void renumber(welding *w)
     w->columns = columns;
 }
 
-/* From the first rule again after every find, so that what is surest comes first; but a rule that finds next
- * to nothing among very many is passed over until the others have been tried, or rounds would be without
- * number. */
+/* From the surest again after every find, so that what is unsure is decided when most of what was in doubt
+ * has become plain. Where there are very many, few finds are none, or rounds would be without number. */
 static void weld_all(welding *w, weld_rule last, berth__search *search)
 {
+    static const double darings[] = {0.0, 8.0, 26.0, 77.0, 1e300};
     bool found = false;
-    for (int rule = WELD_SUCCESSORS; !berth__search_step(search, w->count / 4);) {
-        const uint32_t before = w->count, welds = berth__weld_apply(w, (weld_rule)rule);
+    unsigned dare = 0;
+    for (int rule = WELD_SUCCESSORS; !berth__search_step(search, w->count / 8);) {
+        const bool are_many = w->count > MANY;
+        const uint32_t few = are_many ? w->count / 50 : 0;
+        const unsigned dares = BERTH_COUNT_OF(darings) - are_many; /* guesses alone would lead nowhere */
+        w->daring = darings[dare];
+        const uint32_t welds = berth__weld_apply(w, (weld_rule)rule);
         if (welds > 0) {
             drop_welded(w);
             renumber(w);
+            w->has_looked = false;
             found = true;
         }
-        if (welds > before / FEW && rule != WELD_SUCCESSORS) {
+        const bool all_tried = welds <= few && rule == (int)last && dare + 1 >= dares;
+        if (all_tried && !found)
+            return;
+        if (welds > few || all_tried) {
             rule = WELD_SUCCESSORS;
+            dare = 0;
             found = false;
-        } else if (welds <= before / FEW && rule++ == (int)last) {
-            if (!found)
-                return;
+        } else if (rule++ == (int)last) {
             rule = WELD_SUCCESSORS;
-            found = false;
+            dare++;
         }
     }
 }
@@ -108,10 +116,11 @@ static berth_status begin(welding *w)
     ROOM(w->shift, count);
     ROOM(w->ending.first, columns);
     ROOM(w->ending.list, count);
+    ROOM(w->ending.size, count);
     ROOM(w->starting.first, columns);
     ROOM(w->starting.list, count);
-    ROOM(w->lives.first, columns);
-    ROOM(w->lives.list, count);
+    ROOM(w->starting.size, count);
+    ROOM(w->lives, count);
     ROOM(w->scratch, count);
 #undef ROOM
     if (!ok)
@@ -133,9 +142,9 @@ static berth_status begin(welding *w)
 
 static void end(welding *w)
 {
-    void *all[] = {w->parts,         w->alignment,    w->into,        w->shift,
-                   w->scratch,       w->ending.first, w->ending.list, w->starting.first,
-                   w->starting.list, w->lives.first,  w->lives.list};
+    void *all[] = {w->parts,       w->alignment,      w->into,          w->shift,
+                   w->scratch,     w->lives,          w->ending.first,  w->ending.list,
+                   w->ending.size, w->starting.first, w->starting.list, w->starting.size};
     for (size_t k = 0; k < BERTH_COUNT_OF(all); k++)
         berth__heap_free(all[k]);
 }
@@ -279,11 +288,15 @@ fail:
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u welded items", p->item_count);
 }
 
-berth_status berth__weld(const berth__prepared *from, berth__weld_level level, berth__search *search,
-                         berth__welded *welded)
+berth_status berth__weld(const berth__prepared *from, berth__weld_level level, uint64_t seed,
+                         berth__search *search, berth__welded *welded)
 {
     *welded = (berth__welded){0};
-    welding w = {.from = from, .count = from->piece_count, .columns = from->column_count};
+    welding w = {.from = from,
+                 .count = from->piece_count,
+                 .columns = from->column_count,
+                 .random = seed,
+                 .is_varied = seed != 0};
     berth_status status = begin(&w);
     if (status == BERTH_OK) {
         weld_all(&w, level == BERTH__WELD_SUCCESSORS ? WELD_PARTNERED : WELD_TOGETHER, search);

@@ -24,8 +24,8 @@ typedef struct berth__welded {
 
 /* Counts its work in `search` and stops early with it, with whatever is welded by then. Needs about 100 bytes
  * an item while it works. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
-berth_status berth__weld(const berth__prepared *from, berth__weld_level level, berth__search *search,
-                         berth__welded *welded);
+berth_status berth__weld(const berth__prepared *from, berth__weld_level level, uint64_t seed,
+                         berth__search *search, berth__welded *welded);
 void berth__welded_finish(berth__welded *welded);
 
 /* Offsets of the first problem's items from offsets of the welded ones. */

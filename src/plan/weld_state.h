@@ -6,6 +6,12 @@
 
 #define WELD_NONE UINT32_MAX
 
+enum {
+    WELD_ONE = 256,
+    WELD_DARE_TOGETHER =
+        13, /* what starts and ends together for no reason does so by chance about as often */
+};
+
 /* What is left of a piece of the first problem and all that has been welded to it. Items of several pieces
  * and pinned ones are never welded but have their part in time. */
 typedef struct weld_part {
@@ -16,9 +22,11 @@ typedef struct weld_part {
     bool is_welded;        /* to another in this round: no longer one of its own */
 } weld_part;
 
-/* Parts by a time: those of time t are list[first[t]] to list[first[t + 1] - 1]. */
+/* Parts by a time: those of time t are list[first[t]] to list[first[t + 1] - 1]. Their sizes are beside them,
+ * since that is all that most looks are for. */
 typedef struct weld_lists {
     uint32_t *first, *list;
+    uint64_t *size;
 } weld_lists;
 
 typedef struct welding {
@@ -29,8 +37,13 @@ typedef struct welding {
     uint32_t *into;              /* by piece: what it is welded to, or itself */
     uint64_t *shift;             /* by piece: how far above that */
     weld_lists ending, starting; /* by time, then by size */
-    weld_lists lives;            /* by start, then by end and size */
+    uint32_t *lives;             /* by start, then by end and size */
     uint32_t *scratch;           /* by part */
+    bool has_looked;             /* the lists are of now */
+
+    double daring; /* how likely chance may be, in parts of WELD_ONE; see is_sure */
+    bool is_varied;
+    uint64_t random;
 } welding;
 
 /* In the order in which they are tried. */

@@ -30,7 +30,7 @@ static uint32_t left_of(const berth_problem_buffer *buffers, size_t count, berth
     berth__welded welded;
     assert_int_equal(berth__prepared_init(&prepared, &problem), BERTH_OK);
     berth__search search = search_of(&prepared);
-    assert_int_equal(berth__weld(&prepared, level, &search, &welded), BERTH_OK);
+    assert_int_equal(berth__weld(&prepared, level, 0, &search, &welded), BERTH_OK);
     const uint32_t left = welded.prepared.item_count;
     berth__welded_finish(&welded);
     berth__prepared_finish(&prepared);
@@ -92,7 +92,7 @@ static void test_moments_go(void **state)
     berth__welded welded;
     assert_int_equal(berth__prepared_init(&prepared, &problem), BERTH_OK);
     berth__search search = search_of(&prepared);
-    assert_int_equal(berth__weld(&prepared, BERTH__WELD_SUCCESSORS, &search, &welded), BERTH_OK);
+    assert_int_equal(berth__weld(&prepared, BERTH__WELD_SUCCESSORS, 0, &search, &welded), BERTH_OK);
     assert_int_equal(prepared.column_count, 3);
     assert_int_equal(welded.prepared.item_count, 3);
     assert_int_equal(welded.prepared.column_count, 1);
@@ -161,7 +161,7 @@ static void test_plans_expand(void **state)
             berth__search search = search_of(&prepared);
             uint64_t offsets[RANDOM_BUFFERS], expanded[RANDOM_BUFFERS], bytes[RANDOM_BUFFERS], load[128],
                 most = 0;
-            assert_int_equal(berth__weld(&prepared, (berth__weld_level)level, &search, &welded), BERTH_OK);
+            assert_int_equal(berth__weld(&prepared, (berth__weld_level)level, 0, &search, &welded), BERTH_OK);
             welds += prepared.item_count - welded.prepared.item_count;
             berth__bound_loads(&welded.prepared, load);
             for (uint32_t t = 0; t < welded.prepared.column_count; t++)
@@ -225,7 +225,7 @@ static void test_memory(void **state)
         berth__welded welded;
         berth__search search = search_of(&prepared);
         berth__heap_fail_at(n, false);
-        status = berth__weld(&prepared, BERTH__WELD_COLUMNS, &search, &welded);
+        status = berth__weld(&prepared, BERTH__WELD_COLUMNS, 0, &search, &welded);
         berth__heap_fail_at(0, false);
         if (status == BERTH_OK)
             berth__welded_finish(&welded);
