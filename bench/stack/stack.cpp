@@ -114,6 +114,7 @@ bool registered = [] {
     bench::add_peer("retry", peer{retry(system_source())});
     bench::add_peer("explain", peer{explain(system_source())});
     bench::add_peer("three", peer{explain(retry(limit(system_source())))});
+    bench::add_peer("three_that_count", peer{scopes(retry(limit(system_source())))});
     benchmark::RegisterBenchmark("scope/begin_end", scope_pair);
     return true;
 }();

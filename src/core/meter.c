@@ -32,8 +32,11 @@ static berth__meter_slot *add_piece(berth__meter *m, uint32_t piece)
         return NULL; /* the common slot serves */
     memset(slots, 0, size);
     berth__meter_slot *present = NULL;
-    if (atomic_compare_exchange_strong(&m->pieces[piece], &present, slots))
+    if (atomic_compare_exchange_strong(&m->pieces[piece], &present, slots)) {
+        if (piece == 0 && (berth__inside() & 1))
+            atomic_store_explicit(&m->quick, BERTH__METER_PIECE, memory_order_release);
         return slots;
+    }
     berth__heap_free(slots);
     return present;
 }

@@ -59,6 +59,8 @@ typedef struct berth__meter {
     _Atomic int64_t limit;    /* 0: none; set before first use or with berth__meter_set_limit */
     _Atomic uint32_t stopped; /* see BERTH__METER_STOPPED */
     _Atomic uint32_t owner;   /* meter_fresh, meter_shared, or a thread's number + meter_owned */
+    _Atomic uint32_t quick;   /* how many slots the short ways have: 0 until the first piece is there, and for
+                               * ever where the barrier is not asymmetric; one comparison asks for both */
     _Atomic(berth__meter_slot *) pieces[BERTH__METER_PIECES];
     uint64_t apart[8];
     /* written whenever credit is taken or returned */
@@ -142,8 +144,8 @@ BERTH__INLINE bool berth__meter_enter(berth__meter *m, berth__meter_slot *slot)
     return false;
 }
 
-/* The same for a short way: false also if the user has set a mark, of which one must say that the barrier is
- * not asymmetric. */
+/* The same for a short way, for users that know that the barrier is asymmetric: false also if one has set a
+ * mark. */
 BERTH__INLINE bool berth__meter_enter_unmarked(berth__meter *m, berth__meter_slot *slot)
 {
     atomic_store_explicit(&slot->busy, berth__inside(), memory_order_relaxed);
@@ -266,18 +268,13 @@ BERTH__INLINE berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
 /* The short ways alone, for callers that keep their own long ones out of line and so save nothing over a
  * call: the same as berth__meter_add and berth__meter_sub within the thread's credit, without the count of
  * blocks that berth__meter_close wants; or nothing happened and the answer is false. */
-BERTH__INLINE berth__meter_slot *berth__meter_enter_quick(berth__meter *m)
-{
-    uint32_t thread = berth__thread_plus_one - 1;
-    berth__meter_slot *slots = atomic_load_explicit(&m->pieces[0], memory_order_acquire);
-    if (BERTH_UNLIKELY(thread >= BERTH__METER_PIECE || !slots))
-        return NULL;
-    return BERTH_LIKELY(berth__meter_enter(m, &slots[thread])) ? &slots[thread] : NULL;
-}
 BERTH__INLINE bool berth__meter_add_quick(berth__meter *m, uint64_t size_bytes)
 {
-    berth__meter_slot *slot = berth__meter_enter_quick(m);
-    if (BERTH_UNLIKELY(!slot))
+    uint32_t thread = berth__thread_plus_one - 1;
+    if (BERTH_UNLIKELY(thread >= atomic_load_explicit(&m->quick, memory_order_acquire)))
+        return false;
+    berth__meter_slot *slot = atomic_load_explicit(&m->pieces[0], memory_order_relaxed) + thread;
+    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(m, slot)))
         return false;
     bool added = berth__meter_add_inside(slot, size_bytes);
     if (BERTH_LIKELY(added)) {
@@ -291,12 +288,18 @@ BERTH__INLINE bool berth__meter_add_quick(berth__meter *m, uint64_t size_bytes)
 }
 BERTH__INLINE bool berth__meter_sub_quick(berth__meter *m, uint64_t size_bytes)
 {
-    berth__meter_slot *slot = berth__meter_enter_quick(m);
-    if (BERTH_UNLIKELY(!slot))
+    uint32_t thread = berth__thread_plus_one - 1;
+    if (BERTH_UNLIKELY(thread >= atomic_load_explicit(&m->quick, memory_order_acquire)))
         return false;
-    bool freed = berth__meter_sub_inside(slot, size_bytes);
+    berth__meter_slot *slot = atomic_load_explicit(&m->pieces[0], memory_order_relaxed) + thread;
+    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(m, slot)))
+        return false;
+    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
+    bool fits = BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max));
+    if (fits)
+        BERTH__METER_STORE(slot->credit, credit);
     berth__meter_leave(slot);
-    return freed;
+    return fits;
 }
 
 /* Adds what is allocated already to a meter whose peak is true also with several threads: nobody claims above

@@ -70,13 +70,6 @@ uint64_t berth__quota_peak(berth__quota *q);
 /* The slot of a thread by its number; NULL: it has none, or there is no memory. */
 berth__quota_slot *berth__quota_slot_of(berth__quota *q, uint32_t thread);
 
-/* The calling thread's slot, if it is one of the first threads; NULL: use the slow forms. */
-BERTH__INLINE berth__quota_slot *berth__quota_slot_quick(berth__quota *q)
-{
-    uint32_t thread = berth__thread_plus_one - 1;
-    return BERTH_LIKELY(thread < BERTH__QUOTA_SLOTS) ? &q->slots[thread] : NULL;
-}
-
 /* From the thread's own slot; at most INT64_MAX. False, and nothing changed: use the slow form. */
 BERTH__INLINE bool berth__quota_take_at(berth__quota_slot *slot, uint64_t size_bytes)
 {
@@ -99,19 +92,28 @@ BERTH__INLINE void berth__quota_give_at(berth__quota_slot *slot, uint64_t size_b
     atomic_store_explicit(&slot->credit, credit + (int64_t)size_bytes, memory_order_release);
 }
 
-BERTH__INLINE bool berth__quota_take(berth__quota *q, uint64_t size_bytes)
+/* The short ways of the first threads: false, and nothing changed, means to use the slow form. */
+BERTH__INLINE bool berth__quota_take_quick(berth__quota *q, uint64_t size_bytes)
 {
-    berth__quota_slot *slot = berth__quota_slot_quick(q);
-    return BERTH_LIKELY(slot && berth__quota_take_at(slot, size_bytes)) ||
-           berth__quota_take_slow(q, size_bytes);
+    uint32_t thread = berth__thread_plus_one - 1;
+    return BERTH_LIKELY(thread < BERTH__QUOTA_SLOTS) && berth__quota_take_at(&q->slots[thread], size_bytes);
+}
+BERTH__INLINE bool berth__quota_give_quick(berth__quota *q, uint64_t size_bytes)
+{
+    uint32_t thread = berth__thread_plus_one - 1;
+    if (BERTH_UNLIKELY(thread >= BERTH__QUOTA_SLOTS))
+        return false;
+    berth__quota_give_at(&q->slots[thread], size_bytes);
+    return true;
 }
 
+BERTH__INLINE bool berth__quota_take(berth__quota *q, uint64_t size_bytes)
+{
+    return berth__quota_take_quick(q, size_bytes) || berth__quota_take_slow(q, size_bytes);
+}
 BERTH__INLINE void berth__quota_give(berth__quota *q, uint64_t size_bytes)
 {
-    berth__quota_slot *slot = berth__quota_slot_quick(q);
-    if (BERTH_LIKELY(slot != NULL))
-        berth__quota_give_at(slot, size_bytes);
-    else
+    if (!berth__quota_give_quick(q, size_bytes))
         berth__quota_give_slow(q, size_bytes);
 }
 

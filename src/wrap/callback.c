@@ -1,11 +1,10 @@
 /* The failure callback: somebody gives memory back, then the allocation is tried again. */
 #include "berth/decorators.h"
 
-#include "core/allocator.h"
-#include "wrap/pressure.h"
+#include "wrap/mender.h"
 
 struct callback {
-    berth__wrapper base;
+    berth__mender base;
     berth_failure_fn fn;
     void *context;
     _Atomic uint64_t num_retries;
@@ -22,40 +21,31 @@ static size_t trim_inner(void *context, berth_allocator *inner, size_t size_byte
     return inner->ops.trim(inner->self, 0, &released) == BERTH_OK ? released : 0;
 }
 
-BERTH__COLD static berth_status allocate_under_pressure(const berth__asked *asked, berth_status status)
+static berth_status callback_mend(berth__mender *self, const berth__asked *asked, berth_status status)
 {
-    struct callback *c = asked->self;
+    struct callback *c = (struct callback *)self;
     if ((asked->request->flags & BERTH_NO_RETRY) || inside_callback)
         return status;
     atomic_fetch_add_explicit(&c->num_retries, 1, memory_order_relaxed);
     inside_callback = true;
     while (berth__is_want_of_memory(status)) {
         berth_error kept = *berth_last_error();
-        if (c->fn(c->context, c->base.inner, asked->size_bytes, asked->request) == 0) {
+        if (c->fn(c->context, c->base.base.inner, asked->size_bytes, asked->request) == 0) {
             /* The callback may have failed at something of its own: the answer is the allocation's. */
             berth__fail_driver(status, kept.driver_code, kept.driver_words, "%s", kept.message);
             break;
         }
-        status =
-            berth__allocate(c->base.inner, asked->size_bytes, asked->alignment, asked->request, asked->out);
+        status = berth__allocate(c->base.base.inner, asked->size_bytes, asked->alignment, asked->request,
+                                 asked->out);
     }
     inside_callback = false;
     return status;
 }
 
-static berth_status callback_allocate(void *self, size_t size_bytes, size_t alignment,
-                                      const berth_request *request, void **out)
-{
-    struct callback *c = self;
-    berth__asked asked = {self, size_bytes, alignment, request, out};
-    berth_status status = berth__allocate(c->base.inner, size_bytes, alignment, request, out);
-    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : allocate_under_pressure(&asked, status);
-}
-
 static berth_status callback_stats(void *self, berth_stats *out)
 {
     struct callback *c = self;
-    berth_allocator *inner = c->base.inner;
+    berth_allocator *inner = c->base.base.inner;
     berth_status status = inner->ops.stats(inner->self, out);
     if (status == BERTH_OK)
         out->num_retries += atomic_load_explicit(&c->num_retries, memory_order_relaxed);
@@ -65,7 +55,7 @@ static berth_status callback_stats(void *self, berth_stats *out)
 static berth_status callback_clear_stats(void *self)
 {
     struct callback *c = self;
-    berth_allocator *inner = c->base.inner;
+    berth_allocator *inner = c->base.base.inner;
     atomic_store_explicit(&c->num_retries, 0, memory_order_relaxed);
     return inner->ops.clear_stats(inner->self);
 }
@@ -73,7 +63,7 @@ static berth_status callback_clear_stats(void *self)
 static void callback_destroy(void *self)
 {
     struct callback *c = self;
-    berth__wrapper_finish(&c->base);
+    berth__wrapper_finish(&c->base.base);
     berth__heap_free(c);
 }
 
@@ -88,15 +78,13 @@ berth_status berth_failure_callback_create(berth_allocator *inner, berth_failure
     if (!c)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a failure callback's handle");
     berth_allocator_ops ops = berth__forward_ops;
-    ops.allocate = callback_allocate;
     ops.reallocate = NULL; /* the front moves the block through our allocate */
     ops.stats = callback_stats;
     ops.clear_stats = callback_clear_stats;
     ops.destroy = callback_destroy;
     c->fn = fn ? fn : trim_inner;
     c->context = context;
-    berth__wrapper_init(&c->base, &ops, inner);
-    c->base.base.header = inner->header;
-    *out = &c->base.base;
+    berth__mender_init(&c->base, &ops, inner, callback_mend);
+    *out = &c->base.base.base;
     return BERTH_OK;
 }

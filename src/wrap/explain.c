@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "berth/scope.h"
-#include "core/allocator.h"
-#include "wrap/pressure.h"
+#include "wrap/mender.h"
 
 enum { LABELS_SEEN = 128, LABELS_TOLD = 5, TEXT_BYTES = 2048 };
 
@@ -227,7 +226,7 @@ berth_status berth_explain(berth_allocator *a, size_t size_bytes, const berth_re
 /* ---- The decorator ------------------------------------------------------------------------------- */
 
 struct explain {
-    berth__wrapper base;
+    berth__mender base;
     _Atomic uint64_t explained;
 };
 
@@ -238,14 +237,14 @@ static void log_lines(char *text)
         berth__log(BERTH_LOG_WARNING, "%s", line);
 }
 
-BERTH__COLD static berth_status explain_failure(const berth__asked *asked, berth_status status)
+static berth_status explain_mend(berth__mender *self, const berth__asked *asked, berth_status status)
 {
-    struct explain *e = asked->self;
+    struct explain *e = (struct explain *)self;
     berth_error before = *berth_last_error();
     struct facts facts;
     char words[TEXT_BYTES] = "";
     struct text shortened = {words, sizeof before.message, 0};
-    gather(&facts, e->base.inner, asked->size_bytes, asked->request);
+    gather(&facts, e->base.base.inner, asked->size_bytes, asked->request);
     say_short(&shortened, &facts);
     /* The 1st, 2nd, 4th, 8th … goes to the log, so that a program that lives at its limit is not flooded. */
     uint64_t number = atomic_fetch_add_explicit(&e->explained, 1, memory_order_relaxed) + 1;
@@ -259,30 +258,21 @@ BERTH__COLD static berth_status explain_failure(const berth__asked *asked, berth
     return berth__fail_driver(status, before.driver_code, before.driver_words, "%s", message);
 }
 
-static berth_status explain_allocate(void *self, size_t size_bytes, size_t alignment,
-                                     const berth_request *request, void **out)
-{
-    struct explain *e = self;
-    berth__asked asked = {self, size_bytes, alignment, request, out};
-    berth_status status = berth__allocate(e->base.inner, size_bytes, alignment, request, out);
-    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : explain_failure(&asked, status);
-}
-
 static berth_status explain_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes,
                                        size_t alignment, const berth_request *request, void **out)
 {
     struct explain *e = self;
-    berth_allocator *inner = e->base.inner;
+    berth_allocator *inner = e->base.base.inner;
     berth__asked asked = {self, new_bytes, alignment, request, out};
     berth_status status =
         inner->ops.reallocate(inner->self, p, old_bytes, new_bytes, alignment, request, out);
-    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : explain_failure(&asked, status);
+    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : explain_mend(self, &asked, status);
 }
 
 static void explain_destroy(void *self)
 {
     struct explain *e = self;
-    berth__wrapper_finish(&e->base);
+    berth__wrapper_finish(&e->base.base);
     berth__heap_free(e);
 }
 
@@ -296,11 +286,9 @@ berth_status berth_explain_create(berth_allocator *inner, berth_allocator **out)
     if (!e)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an explainer's handle");
     berth_allocator_ops ops = berth__forward_ops;
-    ops.allocate = explain_allocate;
     ops.reallocate = explain_reallocate;
     ops.destroy = explain_destroy;
-    berth__wrapper_init(&e->base, &ops, inner);
-    e->base.base.header = inner->header;
-    *out = &e->base.base;
+    berth__mender_init(&e->base, &ops, inner, explain_mend);
+    *out = &e->base.base.base;
     return BERTH_OK;
 }

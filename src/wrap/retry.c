@@ -5,15 +5,14 @@
 #include <time.h>
 
 #include "base/lock.h"
-#include "core/allocator.h"
-#include "wrap/pressure.h"
+#include "wrap/mender.h"
 
 /* Besides being woken by frees a waiter looks again after this long: memory may come back by ways that do not
- * lead through here, and a free that just missed the waiter costs no more than this. */
+ * lead through here, and a free that was under way when the waiting began costs no more than this. */
 #define LOOK_AGAIN_NS ((uint64_t)2000000)
 
 struct retry {
-    berth__wrapper base;
+    berth__mender base;
     uint64_t deadline_ns;
     _Atomic uint32_t waiting;
     _Atomic uint64_t num_retries;
@@ -49,21 +48,21 @@ static uint64_t frees_so_far(struct retry *r)
     return seen;
 }
 
-BERTH__COLD static berth_status allocate_waiting(const berth__asked *asked, berth_status refused)
+static berth_status retry_mend(berth__mender *self, const berth__asked *asked, berth_status refused)
 {
-    struct retry *r = asked->self;
+    struct retry *r = (struct retry *)self;
     if (asked->request->flags & BERTH_NO_RETRY)
         return refused;
     uint64_t start = now_ns(), now;
     uint64_t deadline = r->deadline_ns < UINT64_MAX / 2 - start ? start + r->deadline_ns : UINT64_MAX / 2;
     atomic_fetch_add_explicit(&r->num_retries, 1, memory_order_relaxed);
-    /* Known to be waiting before the next try: a free after that try wakes us. */
+    /* Known to be waiting before the next try: a free that begins after it wakes us. */
     atomic_fetch_add(&r->waiting, 1);
     uint64_t seen = frees_so_far(r);
     berth_status status;
     for (;;) {
-        status =
-            berth__allocate(r->base.inner, asked->size_bytes, asked->alignment, asked->request, asked->out);
+        status = berth__allocate(r->base.base.inner, asked->size_bytes, asked->alignment, asked->request,
+                                 asked->out);
         now = now_ns();
         if (!berth__is_want_of_memory(status) || now >= deadline)
             break;
@@ -76,43 +75,46 @@ BERTH__COLD static berth_status allocate_waiting(const berth__asked *asked, bert
     return status;
 }
 
-static berth_status retry_allocate(void *self, size_t size_bytes, size_t alignment,
-                                   const berth_request *request, void **out)
-{
-    struct retry *r = self;
-    berth__asked asked = {self, size_bytes, alignment, request, out};
-    berth_status status = berth__allocate(r->base.inner, size_bytes, alignment, request, out);
-    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : allocate_waiting(&asked, status);
-}
-
-BERTH__COLD static berth_status wake(struct retry *r, berth_status status)
+static void wake(struct retry *r)
 {
     berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
     r->frees++;
     pthread_cond_broadcast(&r->freed);
     berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
+}
+
+BERTH__COLD static berth_status deallocate_and_wake(struct retry *r, void *p, size_t size_bytes,
+                                                    berth_stream *stream)
+{
+    berth_status status = berth__deallocate(r->base.base.inner, p, size_bytes, stream);
+    wake(r);
     return status;
 }
 
+/* Looks for waiters first, so that it need not come back here: one that begins to wait during the free misses
+ * it, and looks again by itself. */
 static berth_status retry_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     struct retry *r = self;
-    berth_status status = berth__deallocate(r->base.inner, p, size_bytes, stream);
-    return BERTH_LIKELY(atomic_load(&r->waiting) == 0) ? status : wake(r, status);
+    if (BERTH_UNLIKELY(atomic_load(&r->waiting) != 0))
+        return deallocate_and_wake(r, p, size_bytes, stream);
+    return berth__deallocate(r->base.base.inner, p, size_bytes, stream);
 }
 
 static berth_status retry_trim(void *self, size_t keep_bytes, size_t *released)
 {
     struct retry *r = self;
-    berth_allocator *inner = r->base.inner;
+    berth_allocator *inner = r->base.base.inner;
     berth_status status = inner->ops.trim(inner->self, keep_bytes, released);
-    return atomic_load(&r->waiting) == 0 ? status : wake(r, status);
+    if (atomic_load(&r->waiting) != 0)
+        wake(r);
+    return status;
 }
 
 static berth_status retry_stats(void *self, berth_stats *out)
 {
     struct retry *r = self;
-    berth_allocator *inner = r->base.inner;
+    berth_allocator *inner = r->base.base.inner;
     berth_status status = inner->ops.stats(inner->self, out);
     if (status == BERTH_OK)
         out->num_retries += atomic_load_explicit(&r->num_retries, memory_order_relaxed);
@@ -122,7 +124,7 @@ static berth_status retry_stats(void *self, berth_stats *out)
 static berth_status retry_clear_stats(void *self)
 {
     struct retry *r = self;
-    berth_allocator *inner = r->base.inner;
+    berth_allocator *inner = r->base.base.inner;
     atomic_store_explicit(&r->num_retries, 0, memory_order_relaxed);
     return inner->ops.clear_stats(inner->self);
 }
@@ -130,7 +132,7 @@ static berth_status retry_clear_stats(void *self)
 static void retry_destroy(void *self)
 {
     struct retry *r = self;
-    berth__wrapper_finish(&r->base);
+    berth__wrapper_finish(&r->base.base);
     pthread_cond_destroy(&r->freed);
     pthread_mutex_destroy(&r->mutex);
     berth__heap_free(r);
@@ -170,7 +172,6 @@ berth_status berth_retry_create(berth_allocator *inner, const berth_retry_option
     if (!init_condition(&r->freed))
         goto destroy_mutex;
     berth_allocator_ops ops = berth__forward_ops;
-    ops.allocate = retry_allocate;
     ops.deallocate = retry_deallocate;
     ops.reallocate = NULL; /* the front moves the block through both of ours */
     ops.trim = retry_trim;
@@ -178,9 +179,8 @@ berth_status berth_retry_create(berth_allocator *inner, const berth_retry_option
     ops.clear_stats = retry_clear_stats;
     ops.destroy = retry_destroy;
     r->deadline_ns = options->deadline_ns;
-    berth__wrapper_init(&r->base, &ops, inner);
-    r->base.base.header = inner->header;
-    *out = &r->base.base;
+    berth__mender_init(&r->base, &ops, inner, retry_mend);
+    *out = &r->base.base.base;
     return BERTH_OK;
 
 destroy_mutex:

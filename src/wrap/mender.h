@@ -1,0 +1,42 @@
+/* What retry, the failure callback and explain have in common: they do something only where an allocation
+ * fails for want of memory. Any number of them right above each other cost what one costs, since the
+ * outermost asks beneath them all, and they are asked in turn, the innermost first, only once that has
+ * failed. */
+#ifndef BERTH_WRAP_MENDER_H
+#define BERTH_WRAP_MENDER_H
+
+#include "core/allocator.h"
+
+static inline bool berth__is_want_of_memory(berth_status status)
+{
+    return status == BERTH_OUT_OF_HOST_MEMORY || status == BERTH_OUT_OF_DEVICE_MEMORY ||
+           status == BERTH_OVER_BUDGET;
+}
+
+/* What was asked, kept in memory over the call and looked at only if that fails: the short way then has
+ * nothing to bring back from where it was saved, which would be most of what such a decorator costs. */
+typedef struct berth__asked {
+    struct berth__mender *outermost;
+    size_t size_bytes;
+    size_t alignment;
+    const berth_request *request;
+    void **out;
+} berth__asked;
+
+typedef struct berth__mender {
+    berth__wrapper base;
+    berth_allocator *beneath; /* the first inner one that is no mender */
+    /* The inner allocator answered `status`, a want of memory: what is answered instead. */
+    berth_status (*mend)(struct berth__mender *self, const berth__asked *asked, berth_status status);
+} berth__mender;
+
+berth_status berth__mender_allocate(void *self, size_t size_bytes, size_t alignment,
+                                    const berth_request *request, void **out);
+
+/* `ops` starts from berth__forward_ops and brings what is not forwarded; allocating is the mender's own.
+ * berth__wrapper_finish undoes it. */
+void berth__mender_init(berth__mender *m, berth_allocator_ops *ops, berth_allocator *inner,
+                        berth_status (*mend)(berth__mender *self, const berth__asked *asked,
+                                             berth_status status));
+
+#endif
