@@ -40,7 +40,7 @@ static void sizes_match_exactly_and_the_newest_comes_first(void **state)
     assert_true(put(&stock, 2, LARGE));
     assert_true(put(&stock, 3, 2 * (size_t)LARGE));
     assert_int_equal(atomic_load(&spans[0].state), MARK);
-    berth__stocked block;
+    berth__stocked block = {0};
     assert_false(berth__stock_take_newest(&stock, 256, &block));
     assert_true(berth__stock_take_newest(&stock, 512, &block));
     assert_ptr_equal(block.span, &spans[1]);
@@ -101,7 +101,7 @@ static void a_block_in_two_stocks_is_handed_out_by_one(void **state)
         assert_true(put(&stock, i, i == 0 ? 512 : LARGE));
         assert_true(put(&other, i, i == 0 ? 512 : LARGE));
     }
-    berth__stocked block;
+    berth__stocked block = {0};
     berth__span *out[BERTH__STOCK_MOST];
     assert_false(berth__stock_take_newest(&stock, 512, &block));
     assert_null(berth__stock_take(&stock, LARGE, 64));
