@@ -137,6 +137,13 @@ static inline void random_problem_shuffle(random_problem *shuffled, const random
         shuffled->buffers[to[i]] = random->buffers[i];
 }
 
+/* Gives every buffer a hint of its own, so that no two are equal in all and a plan is one by name. */
+static inline void random_problem_name(random_problem *random)
+{
+    for (size_t i = 0; i < random->problem.buffer_count; i++)
+        random->buffers[i].hint = (int64_t)(i * 37 % 64);
+}
+
 static inline int random_is_live(const random_problem *random, size_t buffer, int64_t time)
 {
     const berth_problem_buffer *b = &random->buffers[buffer];

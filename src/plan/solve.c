@@ -185,7 +185,6 @@ static berth_status solve_prepared(const berth_problem *problem, const berth__so
                             .minimise = options->minimise,
                             .effort = options->effort,
                             .step_budget = options->step_budget ? options->step_budget : UINT64_MAX,
-                            .threads = options->threads,
                             .progress = options->progress,
                             .context = options->context,
                             .phase = solver->name,

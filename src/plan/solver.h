@@ -23,7 +23,6 @@ typedef struct berth__search {
     bool minimise;     /* with a capacity: go on below it */
     berth_effort effort;
     uint64_t step_budget; /* UINT64_MAX: none */
-    uint32_t threads;
 
     uint64_t steps;
     uint64_t next_report; /* steps at which the progress callback is due */

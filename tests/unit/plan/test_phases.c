@@ -1,5 +1,6 @@
 /* Each phase of the planner alone: the tree of largest keys, the skyline, the index of who lives when, and
  * repair; and the families, through `auto`. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -205,26 +206,68 @@ static void test_tilings_are_solved(void **state)
         solve_family(&families[3], 300, seed, 1.0);
 }
 
-/* The same steps with rows in another order, another number of threads and another path: the same plan. */
+/* The same steps with rows in another order: the same plan, buffer by buffer. */
 static void test_auto_is_deterministic(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 24; seed++) {
+    for (uint64_t seed = 0; seed < 60; seed++) {
         random_problem random, shuffled;
         size_t to[RANDOM_BUFFERS];
         random_problem_make(&random, &shapes[seed % BERTH_COUNT_OF(shapes)], seed);
+        random_problem_name(&random);
         random_problem_shuffle(&shuffled, &random, to);
         uint64_t one[RANDOM_BUFFERS], two[RANDOM_BUFFERS];
         berth_certificate first = {.struct_size = sizeof first}, second = {.struct_size = sizeof second};
         berth_solve_options options = {.struct_size = sizeof options, .step_budget = 60000, .seed = seed};
         assert_int_equal(berth_solve(&random.problem, &options, one, &first), BERTH_OK);
-        options.threads = 4;
         assert_int_equal(berth_solve(&shuffled.problem, &options, two, &second), BERTH_OK);
         assert_int_equal(first.peak_bytes, second.peak_bytes);
         assert_int_equal(first.steps, second.steps);
         assert_int_equal(first.lower_bound_bytes, second.lower_bound_bytes);
         assert_int_equal(first.stopped_by, second.stopped_by);
+        for (size_t i = 0; i < random.problem.buffer_count; i++)
+            assert_int_equal(one[i], two[to[i]]);
     }
+}
+
+typedef struct worker {
+    pthread_t thread;
+    const berth_problem *problem;
+    uint64_t *offsets;
+    berth_certificate certificate;
+    berth_status status;
+} worker;
+
+static void *work(void *context)
+{
+    worker *w = context;
+    berth_solve_options options = {.struct_size = sizeof options, .step_budget = 300000, .seed = 3};
+    w->certificate.struct_size = sizeof w->certificate;
+    w->status = berth_solve(w->problem, &options, w->offsets, &w->certificate);
+    return NULL;
+}
+
+/* Several threads at once find what each alone would. */
+static void test_threads_find_the_same(void **state)
+{
+    (void)state;
+    enum { WORKERS = 4, BUFFERS = 300 };
+    berth_problem problem;
+    worker workers[WORKERS];
+    family_make(&families[4], BUFFERS, 7, &problem); /* too hard to be solved in these steps */
+    for (int k = 0; k < WORKERS; k++) {
+        workers[k] = (worker){.problem = &problem, .offsets = malloc(BUFFERS * sizeof(uint64_t))};
+        assert_int_equal(pthread_create(&workers[k].thread, NULL, work, &workers[k]), 0);
+    }
+    for (int k = 0; k < WORKERS; k++) {
+        pthread_join(workers[k].thread, NULL);
+        assert_int_equal(workers[k].status, BERTH_OK);
+        assert_int_equal(workers[k].certificate.steps, workers[0].certificate.steps);
+        assert_memory_equal(workers[k].offsets, workers[0].offsets, BUFFERS * sizeof(uint64_t));
+    }
+    for (int k = 0; k < WORKERS; k++)
+        free(workers[k].offsets);
+    family_free(&problem);
 }
 
 int main(void)
@@ -237,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_families),
         cmocka_unit_test(test_tilings_are_solved),
         cmocka_unit_test(test_auto_is_deterministic),
+        cmocka_unit_test(test_threads_find_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
