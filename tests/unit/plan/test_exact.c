@@ -12,6 +12,7 @@
 #include "plan/bound.h"
 #include "plan/exact.h"
 #include "plan/exact_state.h"
+#include "plan_families.h"
 #include "plan_random.h"
 
 enum { FIRST_TIME = -4, TIMES = 24 };
@@ -147,6 +148,175 @@ static void test_equal_items(void **state)
 {
     (void)state;
     check_shape(&(random_shape){.buffers = 16, .times = 7, .sizes = 4, .unit = 1, .full = 6}, 30000, 10);
+}
+
+/* Nothing is free at any time: one of several ends and two start in its place, or two end and one starts that
+ * is as large as both. Two that are not neighbours leave no room for that one, so that the optimum is often
+ * above the bound. */
+static void make_churn(random_problem *random, uint32_t times, uint64_t seed)
+{
+    enum { LIVE = 5 };
+    memset(random, 0, sizeof *random);
+    random->state = seed;
+    uint64_t *state = &random->state;
+    uint32_t live[LIVE], count = 0;
+    for (; count < LIVE; count++) {
+        live[count] = count;
+        random->buffers[count] = (berth_problem_buffer){
+            .upper = times, .size_bytes = 1 + random_below(state, 3), .fixed_offset = BERTH_NO_OFFSET};
+    }
+    for (uint32_t t = 1; t + 1 < times; t += 2) {
+        const uint32_t a = random_below(state, LIVE), b = (a + 1 + random_below(state, LIVE - 1)) % LIVE;
+        berth_problem_buffer *first = &random->buffers[live[a]], *second = &random->buffers[live[b]];
+        const uint64_t both = first->size_bytes + second->size_bytes,
+                       part = 1 + random_below(state, (uint32_t)both - 1);
+        first->upper = second->upper = t;
+        const berth_problem_buffer fresh = {
+            .lower = t, .upper = t + 1, .size_bytes = both, .fixed_offset = BERTH_NO_OFFSET};
+        random->buffers[count++] = fresh;
+        random->buffers[live[a] = count++] = (berth_problem_buffer){
+            .lower = t + 1, .upper = times, .size_bytes = part, .fixed_offset = BERTH_NO_OFFSET};
+        random->buffers[live[b] = count++] = (berth_problem_buffer){
+            .lower = t + 1, .upper = times, .size_bytes = both - part, .fixed_offset = BERTH_NO_OFFSET};
+    }
+    random->problem = (berth_problem){
+        .struct_size = sizeof random->problem, .buffers = random->buffers, .buffer_count = count};
+}
+
+/* Another brute force, for plain problems with many moments: all ways in which those that live at one time
+ * can lie, from one time to the next. */
+enum { SLOTS = 12, LAYOUTS = 1 << 16 };
+typedef struct layout {
+    uint8_t offset[SLOTS]; /* NOWHERE: the slot is free */
+} layout;
+#define NOWHERE UINT8_MAX
+
+static int layout_order(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(layout));
+}
+
+/* Every layout with one more buffer, wherever it fits. */
+static size_t sweep_add(const layout *from, size_t count, layout *to, const uint8_t *slot_size, uint32_t slot,
+                        uint64_t capacity)
+{
+    size_t made = 0;
+    for (size_t k = 0; k < count; k++)
+        for (uint32_t at = 0; at + slot_size[slot] <= capacity; at++) {
+            bool fits = true;
+            for (uint32_t other = 0; other < SLOTS && fits; other++) {
+                const uint32_t bottom = from[k].offset[other];
+                fits = bottom == NOWHERE || at + slot_size[slot] <= bottom || bottom + slot_size[other] <= at;
+            }
+            if (!fits)
+                continue;
+            assert_true(made < LAYOUTS);
+            to[made] = from[k];
+            to[made++].offset[slot] = (uint8_t)at;
+        }
+    return made;
+}
+
+static size_t sweep_unique(layout *layouts, size_t count)
+{
+    size_t kept = 0;
+    qsort(layouts, count, sizeof *layouts, layout_order);
+    for (size_t k = 0; k < count; k++)
+        if (kept == 0 || layout_order(&layouts[kept - 1], &layouts[k]) != 0)
+            layouts[kept++] = layouts[k];
+    return kept;
+}
+
+static bool sweep_fits(const random_problem *random, uint64_t capacity)
+{
+    static layout rooms[2][LAYOUTS];
+    layout *now = rooms[0], *next = rooms[1];
+    uint32_t owner[SLOTS];
+    uint8_t slot_size[SLOTS] = {0};
+    memset(owner, 0xFF, sizeof owner);
+    memset(now, NOWHERE, sizeof *now);
+    size_t count = 1;
+    for (int64_t t = 0; t < 64 && count > 0; t++) {
+        for (uint32_t slot = 0; slot < SLOTS; slot++) {
+            if (owner[slot] == UINT32_MAX || random->buffers[owner[slot]].upper != t)
+                continue;
+            owner[slot] = UINT32_MAX;
+            for (size_t k = 0; k < count; k++)
+                now[k].offset[slot] = NOWHERE;
+        }
+        count = sweep_unique(now, count);
+        for (uint32_t i = 0; i < random->problem.buffer_count; i++) {
+            if (random->buffers[i].lower != t)
+                continue;
+            uint32_t slot = 0;
+            while (owner[slot] != UINT32_MAX)
+                assert_true(++slot < SLOTS);
+            owner[slot] = i;
+            slot_size[slot] = (uint8_t)random->buffers[i].size_bytes;
+            count = sweep_add(now, count, next, slot_size, slot, capacity);
+            layout *swap = now;
+            now = next;
+            next = swap;
+        }
+    }
+    return count > 0;
+}
+
+static void test_churn(void **state)
+{
+    (void)state;
+    unsigned above = 0;
+    for (uint64_t seed = 0; seed < 5000; seed++) {
+        random_problem random;
+        make_churn(&random, 8 + (uint32_t)seed % 8, seed);
+        berth__prepared prepared;
+        berth__exact *exact;
+        uint64_t capacity, offsets[RANDOM_BUFFERS];
+        berth__exact_answer answer = BERTH__EXACT_UNKNOWN;
+        assert_int_equal(berth__prepared_init(&prepared, &random.problem), BERTH_OK);
+        assert_int_equal(berth__exact_create(&prepared, seed, BERTH__EXACT_BEST, &exact), BERTH_OK);
+        for (capacity = prepared.max_live; answer != BERTH__EXACT_FOUND; capacity++) {
+            berth__search search = {.prepared = &prepared, .step_budget = UINT64_MAX};
+            assert_int_equal(berth__exact_run(exact, &search, capacity, UINT64_MAX, offsets, &answer),
+                             BERTH_OK);
+            const bool fits = sweep_fits(&random, capacity * prepared.unit_bytes);
+            if (answer != (fits ? BERTH__EXACT_FOUND : BERTH__EXACT_INFEASIBLE))
+                fail_msg("seed %llu, capacity %llu: %s, the search says otherwise", (unsigned long long)seed,
+                         (unsigned long long)capacity, fits ? "it fits" : "it does not fit");
+            above += !fits;
+        }
+        berth__exact_destroy(exact);
+        berth__prepared_finish(&prepared);
+    }
+    print_message("%u capacities above the bound confirmed to be too small\n", above);
+    assert_true(above >= 2000);
+}
+
+/* Small rectangles cut apart: the optimum is known, and it is found and not refuted. */
+static void test_small_tilings(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 4000; seed++) {
+        berth_problem_buffer buffers[RANDOM_BUFFERS];
+        berth_problem problem = {
+            .struct_size = sizeof problem, .buffers = buffers, .buffer_count = 8 + seed % 30};
+        const uint64_t optimum = family_cut(buffers, problem.buffer_count, seed, 12, 24);
+        berth__prepared prepared;
+        assert_int_equal(berth__prepared_init(&prepared, &problem), BERTH_OK);
+        berth__exact *exact;
+        assert_int_equal(berth__exact_create(&prepared, seed, BERTH__EXACT_BEST, &exact), BERTH_OK);
+        berth__search search = {.prepared = &prepared, .step_budget = UINT64_MAX};
+        uint64_t offsets[RANDOM_BUFFERS], bytes[RANDOM_BUFFERS];
+        berth__exact_answer answer;
+        assert_int_equal(
+            berth__exact_run(exact, &search, optimum / prepared.unit_bytes, UINT64_MAX, offsets, &answer),
+            BERTH_OK);
+        assert_int_equal(answer, BERTH__EXACT_FOUND);
+        berth__prepared_expand(&prepared, offsets, bytes);
+        assert_int_equal(berth_problem_check(&problem, bytes, NULL), BERTH_OK);
+        berth__exact_destroy(exact);
+        berth__prepared_finish(&prepared);
+    }
 }
 
 static void test_alignment(void **state)
@@ -315,6 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),        cmocka_unit_test(test_equal_items),
+        cmocka_unit_test(test_churn),        cmocka_unit_test(test_small_tilings),
         cmocka_unit_test(test_alignment),    cmocka_unit_test(test_pins),
         cmocka_unit_test(test_gaps),         cmocka_unit_test(test_alias_groups),
         cmocka_unit_test(test_everything),   cmocka_unit_test(test_paths_agree),
