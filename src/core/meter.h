@@ -268,13 +268,18 @@ BERTH__INLINE berth__meter_answer berth__meter_add(berth__meter *m, uint64_t siz
 /* The short ways alone, for callers that keep their own long ones out of line and so save nothing over a
  * call: the same as berth__meter_add and berth__meter_sub within the thread's credit, without the count of
  * blocks that berth__meter_close wants; or nothing happened and the answer is false. */
-BERTH__INLINE bool berth__meter_add_quick(berth__meter *m, uint64_t size_bytes)
+/* The calling thread's slot, if it has one that berth__meter_enter_unmarked may be used with; else NULL. */
+BERTH__INLINE berth__meter_slot *berth__meter_slot_quick(berth__meter *m)
 {
     uint32_t thread = berth__thread_plus_one - 1;
     if (BERTH_UNLIKELY(thread >= atomic_load_explicit(&m->quick, memory_order_acquire)))
-        return false;
-    berth__meter_slot *slot = atomic_load_explicit(&m->pieces[0], memory_order_relaxed) + thread;
-    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(m, slot)))
+        return NULL;
+    return atomic_load_explicit(&m->pieces[0], memory_order_relaxed) + thread;
+}
+BERTH__INLINE bool berth__meter_add_quick(berth__meter *m, uint64_t size_bytes)
+{
+    berth__meter_slot *slot = berth__meter_slot_quick(m);
+    if (BERTH_UNLIKELY(!slot || !berth__meter_enter_unmarked(m, slot)))
         return false;
     bool added = berth__meter_add_inside(slot, size_bytes);
     if (BERTH_LIKELY(added)) {
@@ -288,11 +293,8 @@ BERTH__INLINE bool berth__meter_add_quick(berth__meter *m, uint64_t size_bytes)
 }
 BERTH__INLINE bool berth__meter_sub_quick(berth__meter *m, uint64_t size_bytes)
 {
-    uint32_t thread = berth__thread_plus_one - 1;
-    if (BERTH_UNLIKELY(thread >= atomic_load_explicit(&m->quick, memory_order_acquire)))
-        return false;
-    berth__meter_slot *slot = atomic_load_explicit(&m->pieces[0], memory_order_relaxed) + thread;
-    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(m, slot)))
+    berth__meter_slot *slot = berth__meter_slot_quick(m);
+    if (BERTH_UNLIKELY(!slot || !berth__meter_enter_unmarked(m, slot)))
         return false;
     int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
     bool fits = BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max));

@@ -137,36 +137,36 @@ BERTH__INLINE void berth__shard_remove(berth__shard *s, uint32_t *link)
     s->free = index;
 }
 
-/* Enters `slot`, the thread's own, if the shard belongs to the thread. */
-BERTH__INLINE bool berth__shard_enter(berth__table *t, berth__shard *s, uint32_t thread,
-                                      berth__meter_slot *slot)
+/* Enters `slot`, the thread's own and a quick one, if the shard belongs to the thread. */
+BERTH__INLINE bool berth__shard_enter(berth__table *t, berth__shard *s, berth__meter_slot *slot)
 {
-    if (BERTH_UNLIKELY(!berth__meter_enter(t->meter, slot)))
+    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(t->meter, slot)))
         return false;
     /* Looked at once inside: whoever takes the shard away waits for us from here on. */
-    if (BERTH_LIKELY(atomic_load_explicit(&s->owner, memory_order_relaxed) == thread + BERTH__SHARD_OWNED))
+    uint32_t me = berth__thread_plus_one - 1 + BERTH__SHARD_OWNED;
+    if (BERTH_LIKELY(atomic_load_explicit(&s->owner, memory_order_relaxed) == me))
         return true;
     berth__meter_leave(slot);
     return false;
 }
 
-/* Puts an entry without a stack and counts it in the meter, if the shard is the thread's own. False: use
- * berth__table_put and the meter. The entry is written in parts and read in parts, for a whole that was just
- * written in parts would have to wait until they have reached the cache. */
-BERTH__INLINE bool berth__table_put_alone(berth__table *t, uint32_t thread, berth__meter_slot *slot,
-                                          const void *address, uint64_t requested_bytes, uint64_t size_bytes,
-                                          uint64_t id, const char *label)
+/* Puts an entry without a stack and counts it in the meter, if the shard is the thread's own; `slot` is what
+ * berth__meter_slot_quick answered. False: use berth__table_put and the meter. The entry is written in parts
+ * and read in parts, for a whole that was just written in parts would have to wait until they have reached
+ * the cache. */
+BERTH__INLINE bool berth__table_put_alone(berth__table *t, berth__meter_slot *slot, const void *address,
+                                          uint64_t requested_bytes, uint64_t size_bytes, uint64_t id,
+                                          const char *label)
 {
     berth__shard *s = berth__table_shard(t, address);
-    if (BERTH_UNLIKELY(!berth__shard_enter(t, s, thread, slot)))
+    if (BERTH_UNLIKELY(!berth__shard_enter(t, s, slot)))
         return false;
     int64_t credit = BERTH__METER_LOAD(slot->credit) - (int64_t)size_bytes;
-    uint32_t *link =
-        BERTH_LIKELY(credit >= 0 && !berth__shard_is_full(s)) ? berth__shard_probe(s, address) : NULL;
-    if (BERTH_UNLIKELY(!link || *link != 0)) {
-        berth__meter_leave(slot);
-        return false;
-    }
+    if (BERTH_UNLIKELY(credit < 0 || berth__shard_is_full(s)))
+        goto leave;
+    uint32_t *link = berth__shard_probe(s, address);
+    if (BERTH_UNLIKELY(*link != 0))
+        goto leave;
     berth__entry *place = berth__shard_add(s, link);
     place->address = address;
     place->requested_bytes = requested_bytes;
@@ -178,31 +178,46 @@ BERTH__INLINE bool berth__table_put_alone(berth__table *t, uint32_t thread, bert
     berth__meter_count(slot, size_bytes);
     berth__meter_leave(slot);
     return true;
+leave:
+    berth__meter_leave(slot);
+    return false;
 }
 
 #define BERTH__ENTRY_WORD(to, from, field) ((to)->field = __atomic_load_n(&(from)->field, __ATOMIC_RELAXED))
 
-/* Takes an entry out, if the shard is the thread's own. False: use berth__table_take. */
-BERTH__INLINE bool berth__table_take_alone(berth__table *t, uint32_t thread, berth__meter_slot *slot,
-                                           const void *address, berth__entry *out)
+/* Takes an entry out, all but its address, if the shard is the thread's own. False: use berth__table_take. */
+BERTH__INLINE bool berth__table_take_alone(berth__table *t, berth__meter_slot *slot, const void *address,
+                                           berth__entry *out)
 {
     berth__shard *s = berth__table_shard(t, address);
-    if (BERTH_UNLIKELY(!berth__shard_enter(t, s, thread, slot)))
+    if (BERTH_UNLIKELY(!berth__shard_enter(t, s, slot)))
         return false;
-    uint32_t *link = BERTH_LIKELY(s->room != 0) ? berth__shard_probe(s, address) : NULL;
-    bool found = link && *link != 0;
-    if (BERTH_LIKELY(found)) {
-        berth__entry *e = &s->entries[*link - 1];
-        BERTH__ENTRY_WORD(out, e, address);
-        BERTH__ENTRY_WORD(out, e, requested_bytes);
-        BERTH__ENTRY_WORD(out, e, size_bytes);
-        BERTH__ENTRY_WORD(out, e, id);
-        BERTH__ENTRY_WORD(out, e, label);
-        BERTH__ENTRY_WORD(out, e, stack);
-        berth__shard_remove(s, link);
+    if (BERTH_UNLIKELY(s->room == 0))
+        goto leave;
+    berth__entry *e = NULL, *entries = s->entries;
+    uint32_t *link = berth__shard_chain(s, address), index;
+    for (;; link = &e->next) {
+        index = *link;
+        if (BERTH_UNLIKELY(index == 0))
+            goto leave;
+        e = &entries[index - 1];
+        if (BERTH_LIKELY(e->address == address))
+            break;
     }
+    BERTH__ENTRY_WORD(out, e, requested_bytes);
+    BERTH__ENTRY_WORD(out, e, size_bytes);
+    BERTH__ENTRY_WORD(out, e, id);
+    BERTH__ENTRY_WORD(out, e, label);
+    BERTH__ENTRY_WORD(out, e, stack);
+    *link = e->next;
+    e->address = NULL;
+    e->next = s->free;
+    s->free = index;
     berth__meter_leave(slot);
-    return found;
+    return true;
+leave:
+    berth__meter_leave(slot);
+    return false;
 }
 
 #endif

@@ -140,21 +140,40 @@ BERTH__COLD static berth_status track_slowly(struct tracker *t, berth__entry *en
     return BERTH_OK;
 }
 
-BERTH__INLINE berth_status track(struct tracker *t, void *p, size_t size_bytes, const berth_request *request)
+BERTH__COLD static berth_status not_allocated(struct tracker *t, berth_status status)
 {
-    uint32_t thread = berth__thread();
-    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, thread);
+    if (status != BERTH_OK)
+        berth__meter_count_failure(&t->meter);
+    return status;
+}
+
+/* The general way of a block that is allocated: into the table, and counted. */
+BERTH__COLD static berth_status track(struct tracker *t, size_t size_bytes, const berth_request *request,
+                                      void **out)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, berth__thread());
     uint64_t run = 0, *word = slot ? &slot->owner_word : &run; /* without a slot every id is a run */
-    uint64_t counted = counted_size(t, p, size_bytes), id = next_id(t, word);
-    const char *label = berth__label_text(request);
-    if (BERTH_LIKELY(slot && t->stack_depth == 0 &&
-                     berth__table_put_alone(&t->table, thread, slot, p, size_bytes, counted, id, label))) {
-        use_id(word);
-        return BERTH_OK;
-    }
-    berth__entry entry = {
-        .address = p, .requested_bytes = size_bytes, .size_bytes = counted, .id = id, .label = label};
-    return track_slowly(t, &entry, word, request);
+    berth__entry entry = {.address = *out,
+                          .requested_bytes = size_bytes,
+                          .size_bytes = counted_size(t, *out, size_bytes),
+                          .id = next_id(t, word),
+                          .label = berth__label_text(request)};
+    berth_status status = track_slowly(t, &entry, word, request);
+    if (status != BERTH_OK)
+        *out = NULL;
+    return status;
+}
+
+/* Without a table: totals only, nothing is claimed. */
+static berth_status totalling_allocate(void *self, size_t size_bytes, size_t alignment,
+                                       const berth_request *request, void **out)
+{
+    struct tracker *t = self;
+    berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
+    if (BERTH_UNLIKELY(status != BERTH_OK || !*out))
+        return not_allocated(t, status);
+    berth__meter_commit(&t->meter, size_bytes, BERTH__METER_CREDIT_USED);
+    return BERTH_OK;
 }
 
 BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -162,67 +181,78 @@ BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, s
 {
     struct tracker *t = self;
     berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK || !*out)) {
-        if (status != BERTH_OK)
-            berth__meter_count_failure(&t->meter);
-        return status;
-    }
-    if (t->measures) {
-        status = track(t, *out, size_bytes, request);
-        if (BERTH_UNLIKELY(status != BERTH_OK))
-            *out = NULL;
-        return status;
-    }
-    berth__meter_commit(&t->meter, size_bytes,
-                        BERTH__METER_CREDIT_USED); /* totals only: nothing is claimed */
+    if (BERTH_UNLIKELY(status != BERTH_OK || !*out))
+        return not_allocated(t, status);
+    berth__meter_slot *slot = berth__meter_slot_quick(&t->meter);
+    if (BERTH_UNLIKELY(!slot || t->stack_depth))
+        return track(t, size_bytes, request, out);
+    uint64_t id = next_id(t, &slot->owner_word);
+    if (BERTH_UNLIKELY(!berth__table_put_alone(&t->table, slot, *out, size_bytes,
+                                               counted_size(t, *out, size_bytes), id,
+                                               berth__label_text(request))))
+        return track(t, size_bytes, request, out);
+    use_id(&slot->owner_word);
     return BERTH_OK;
 }
 
-BERTH__INLINE bool take(struct tracker *t, uint32_t thread, berth__meter_slot *slot, const void *p,
-                        berth__entry *entry)
-{
-    if (BERTH_LIKELY(slot && berth__table_take_alone(&t->table, thread, slot, p, entry)))
-        return true;
-    return berth__table_take(&t->table, p, entry);
-}
-
-BERTH__COLD static berth_status put_back(struct tracker *t, const berth__entry *entry, berth_status status)
+BERTH__COLD static berth_status put_back(struct tracker *t, void *p, berth__entry *entry, berth_status status)
 {
     berth__entry old;
+    entry->address = p;
     if (!berth__table_put(&t->table, entry, &old))
         berth__heap_free(entry->stack);
     return status;
+}
+
+/* The block held the tracker until now. [T3] */
+BERTH__COLD static berth_status count_free(struct tracker *t, uint64_t size_bytes)
+{
+    if (berth__meter_sub(&t->meter, size_bytes))
+        drop(t);
+    return BERTH_OK;
+}
+
+static berth_status totalling_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    struct tracker *t = self;
+    berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
+    return BERTH_LIKELY(status == BERTH_OK) ? count_free(t, 0) : status;
+}
+
+/* The general way: another thread's shard, or with a call stack. */
+BERTH__COLD static berth_status deallocate_slowly(struct tracker *t, void *p, size_t size_bytes,
+                                                  berth_stream *stream)
+{
+    berth__entry entry;
+    if (!berth__table_take(&t->table, p, &entry))
+        return berth__fail(BERTH_BAD_FREE,
+                           "%p is not a live block of this tracker: freed twice, or not its own", p);
+    berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
+    if (status != BERTH_OK)
+        return put_back(t, p, &entry, status);
+    berth__heap_free(entry.stack);
+    return count_free(t, entry.size_bytes);
 }
 
 BERTH_HOT static berth_status tracking_deallocate(void *self, void *p, size_t size_bytes,
                                                   berth_stream *stream)
 {
     struct tracker *t = self;
-    uint32_t thread = berth__thread();
-    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, thread);
-    berth_allocator *inner = t->base.inner;
-    uint64_t counted = 0;
-    if (BERTH_LIKELY(t->measures)) {
-        berth__entry entry;
-        /* Taken out first: once the inner allocator has it back, another thread may get the same address. */
-        if (BERTH_UNLIKELY(!take(t, thread, slot, p, &entry)))
-            return berth__fail(BERTH_BAD_FREE,
-                               "%p is not a live block of this tracker: freed twice, or not its own", p);
-        berth_status status = berth__deallocate(inner, p, size_bytes, stream);
-        if (BERTH_UNLIKELY(status != BERTH_OK))
-            return put_back(t, &entry, status);
-        if (BERTH_UNLIKELY(entry.stack != NULL))
-            berth__heap_free(entry.stack);
-        counted = entry.size_bytes;
-    } else {
-        berth_status status = berth__deallocate(inner, p, size_bytes, stream);
-        if (BERTH_UNLIKELY(status != BERTH_OK))
-            return status;
-    }
-    /* The block held the tracker until now. [T3] */
-    if (BERTH_UNLIKELY(berth__meter_sub_at(&t->meter, slot, counted)))
-        drop(t);
-    return BERTH_OK;
+    berth__meter_slot *slot = berth__meter_slot_quick(&t->meter);
+    berth__entry entry;
+    /* Taken out first: once the inner allocator has it back, another thread may get the same address. */
+    if (BERTH_UNLIKELY(!slot || t->stack_depth || !berth__table_take_alone(&t->table, slot, p, &entry)))
+        return deallocate_slowly(t, p, size_bytes, stream);
+    berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
+    if (BERTH_UNLIKELY(status != BERTH_OK))
+        return put_back(t, p, &entry, status);
+    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&t->meter, slot)))
+        return count_free(t, entry.size_bytes);
+    bool fits = berth__meter_sub_inside(slot, entry.size_bytes);
+    if (BERTH_LIKELY(fits))
+        BERTH__METER_STORE(slot->blocks, BERTH__METER_LOAD(slot->blocks) - 1);
+    berth__meter_leave(slot);
+    return BERTH_LIKELY(fits) ? BERTH_OK : count_free(t, entry.size_bytes);
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
@@ -380,11 +410,11 @@ static berth_status check_options(berth_allocator *inner, const berth_tracking_o
 }
 
 /* A block's size is changed by moving it through allocate and deallocate, so that both sides are counted. */
-static berth_allocator_ops tracking_ops(void)
+static berth_allocator_ops tracking_ops(bool measures)
 {
     berth_allocator_ops ops = berth__forward_ops;
-    ops.allocate = tracking_allocate;
-    ops.deallocate = tracking_deallocate;
+    ops.allocate = measures ? tracking_allocate : totalling_allocate;
+    ops.deallocate = measures ? tracking_deallocate : totalling_deallocate;
     ops.destroy = tracking_destroy;
     ops.reallocate = NULL;
     ops.owns = tracking_owns;
@@ -414,10 +444,10 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     struct tracker *t = berth__heap_zalloc(1, sizeof *t);
     if (!t)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a tracker");
-    berth_allocator_ops ops = tracking_ops();
-    berth__wrapper_init(&t->base, &ops, inner);
     t->inner_sizes = berth_allocator_tracks_sizes(inner);
     t->measures = t->inner_sizes || options->track_sizes;
+    berth_allocator_ops ops = tracking_ops(t->measures);
+    berth__wrapper_init(&t->base, &ops, inner);
     t->stack_depth = t->measures ? options->stack_depth : 0;
     berth__meter_init(&t->meter, options->exact_peak);
     t->table.meter = &t->meter;

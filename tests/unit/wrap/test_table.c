@@ -19,16 +19,15 @@ static const void *at(uintptr_t n)
 
 static bool put_alone(berth__table *t, uintptr_t n, uint64_t id)
 {
-    uint32_t thread = berth__thread();
-    berth__meter_slot *slot = berth__meter_slot_of(t->meter, thread);
-    return slot && berth__table_put_alone(t, thread, slot, at(n), 16, 0, id, NULL);
+    (void)berth__meter_slot_of(t->meter, berth__thread());
+    berth__meter_slot *slot = berth__meter_slot_quick(t->meter);
+    return slot && berth__table_put_alone(t, slot, at(n), 16, 0, id, NULL);
 }
 
 static bool take_alone(berth__table *t, uintptr_t n, berth__entry *out)
 {
-    uint32_t thread = berth__thread();
-    berth__meter_slot *slot = berth__meter_slot_of(t->meter, thread);
-    return slot && berth__table_take_alone(t, thread, slot, at(n), out);
+    berth__meter_slot *slot = berth__meter_slot_quick(t->meter);
+    return slot && berth__table_take_alone(t, slot, at(n), out);
 }
 
 static void put(berth__table *t, uintptr_t n, uint64_t id)
