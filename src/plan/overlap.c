@@ -93,10 +93,9 @@ static berth_status grow(berth__overlap *overlap)
     return BERTH_OK;
 }
 
-uint32_t berth__overlap_first(const berth__overlap *overlap, unsigned level, uint32_t column)
+/* The first place in a level whose piece starts at `column` or later. */
+static uint32_t first_from(const berth__overlap *overlap, unsigned level, uint32_t column)
 {
-    const uint64_t reach = (uint64_t)1 << level;
-    column = column >= reach ? (uint32_t)(column - reach + 1) : 0;
     uint32_t low = overlap->level_first[level], high = overlap->level_first[level + 1];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -106,6 +105,21 @@ uint32_t berth__overlap_first(const berth__overlap *overlap, unsigned level, uin
             high = middle;
     }
     return low;
+}
+
+uint32_t berth__overlap_first(const berth__overlap *overlap, unsigned level, uint32_t column)
+{
+    const uint64_t reach = (uint64_t)1 << level;
+    return first_from(overlap, level, column >= reach ? (uint32_t)(column - reach + 1) : 0);
+}
+
+uint64_t berth__overlap_count(const berth__overlap *overlap, uint32_t lower, uint32_t upper)
+{
+    uint64_t count = 0;
+    for (unsigned level = 0; level < BERTH__OVERLAP_LEVELS; level++)
+        if (overlap->level_first[level] < overlap->level_first[level + 1])
+            count += first_from(overlap, level, upper) - berth__overlap_first(overlap, level, lower);
+    return count;
 }
 
 static berth_status look_at_level(berth__overlap *overlap, const uint64_t *offsets, uint32_t item,

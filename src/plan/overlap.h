@@ -40,6 +40,9 @@ berth_status berth__overlap_look(berth__overlap *overlap, const uint64_t *offset
  * starts less than the level's longest life before it. */
 uint32_t berth__overlap_first(const berth__overlap *overlap, unsigned level, uint32_t column);
 
+/* How many pieces are alive in [lower, upper), placed or not: never too few, and cheap. */
+uint64_t berth__overlap_count(const berth__overlap *overlap, uint32_t lower, uint32_t upper);
+
 /* After a look: the lowest offset, or with `tight` the one in the smallest room, at which the item ends at or
  * below `capacity`; BERTH_NO_OFFSET if there is none. */
 uint64_t berth__overlap_fit(const berth__overlap *overlap, uint32_t item, uint64_t capacity, bool tight);

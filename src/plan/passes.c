@@ -27,10 +27,11 @@
 #include "plan/sort.h"
 
 enum {
-    WINDOW_LEVELS = 10,  /* windows of 16, 128, 1024, ... columns */
-    LIFE_CLASSES = 64,   /* half powers of two in 32 bits */
-    CLASSES = 64 * 64,   /* contention and life together */
-    LEFT_AT_MOST = 1000, /* more than this after all gaps: the order does not suit the problem */
+    WINDOW_LEVELS = 10,       /* windows of 16, 128, 1024, ... columns */
+    LIFE_CLASSES = 64,        /* half powers of two in 32 bits */
+    CLASSES = 64 * 64,        /* contention and life together */
+    LEFT_AT_MOST = 1000,      /* more than this after all gaps: the order does not suit the problem */
+    PIECES_AT_MOST = 1 << 17, /* in one window: each costs 80 bytes, and a look for every item */
     LOOKS_A_STEP = 16,
     COLUMNS_AT_MOST = 1 << 30 /* so that the number of a window has 28 bits */
 };
@@ -221,8 +222,14 @@ static berth_status fill_window(pass *s, const uint64_t *sorted, uint32_t from, 
     const uint64_t window = sorted[from] >> 32, hop = hop_of(WINDOW_LEVELS + 1 - (unsigned)(window >> 28));
     const uint64_t lower = (window & 0xfffffff) * hop, upper = lower + 2 * hop;
     const uint32_t end = upper < s->p->column_count ? (uint32_t)upper : s->p->column_count;
-    berth_status status = berth__gaps_open(&s->gaps, s->offsets, (uint32_t)lower, end);
     uint32_t k = from;
+    if (berth__overlap_count(&s->overlap, (uint32_t)lower, end) > PIECES_AT_MOST) {
+        for (; k < count && sorted[k] >> 32 == window; k++)
+            s->pool[s->pool_count++] = (uint32_t)sorted[k];
+        *next = k;
+        return BERTH_OK;
+    }
+    berth_status status = berth__gaps_open(&s->gaps, s->offsets, (uint32_t)lower, end);
     for (; k < count && sorted[k] >> 32 == window && status == BERTH_OK; k++) {
         const uint32_t item = (uint32_t)sorted[k];
         const uint64_t offset = berth__gaps_find(&s->gaps, item, s->capacity);
