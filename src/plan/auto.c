@@ -5,6 +5,7 @@
  *     valley        one skyline, near-linear: within milliseconds there is a plan, often an optimal one
  *     repair        presses that plan; finishes what is nearly right
  *     weld          puts together what fits together, and fills valleys with what is left
+ *     fuse          the same where there are many items: the pipeline on what is left
  *     valleys       the other nine variants
  *     passes        first fit in other orders
  *     heuristics    what others use; auto is never worse than any of them
@@ -111,12 +112,10 @@ static uint64_t pass_steps(const berth__search *search)
     return part_of(search, 5) + search->prepared->item_count;
 }
 
-static berth_status run(berth__search *search)
+static berth_status pipeline(berth__search *search)
 {
     const berth__prepared *p = search->prepared;
     const uint64_t item_count = p->item_count;
-    if (search->step_budget == UINT64_MAX)
-        search->step_budget = steps_of(search->effort, item_count);
     const bool is_large = item_count >= 50000, is_small = berth__exact_can(p);
     const bool is_full = is_large && berth__phase_weld_suits(p); /* then only welding helps */
     /* The heuristics cost some hundred steps an item, a valley two: they come after the valleys, after repair
@@ -136,7 +135,10 @@ static berth_status run(berth__search *search)
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
     if (is_large && !is_full)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
-    PHASE("weld", berth__phase_weld(search))
+    if (!is_small)
+        PHASE("fuse", berth__phase_fuse(search, pipeline))
+    if (!is_large)
+        PHASE("weld", berth__phase_weld(search))
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
     PHASE("passes", run_passes(search, is_large ? BERTH__PASS_LIFE + 1 : BERTH__PASS_LIFE, BERTH__PASS_ORDERS,
                                pass_steps(search)))
@@ -149,6 +151,13 @@ static berth_status run(berth__search *search)
 #undef HEURISTICS
 #undef PHASE
     return status;
+}
+
+static berth_status run(berth__search *search)
+{
+    if (search->step_budget == UINT64_MAX)
+        search->step_budget = steps_of(search->effort, search->prepared->item_count);
+    return pipeline(search);
 }
 
 const berth__solver berth__solver_auto = {

@@ -11,6 +11,11 @@ bool berth__phase_weld_suits(const struct berth__prepared *prepared);
  * that has become small enough. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__phase_weld(berth__search *search);
 
+/* Fuses the items, in linear time where welding takes longer, and runs the pipeline on what is left if that
+ * is markedly less. Plain problems only, and only those whose best plan is far from the goal: one that is
+ * nearly right needs repair and not another plan. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__phase_fuse(berth__search *search, berth_status (*run)(berth__search *));
+
 /* The exact search of the problem itself, and of it welded, over several capacities until it is decided, or a
  * first look with few steps at the goal alone. Does nothing where all of them are too large.
  * BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
