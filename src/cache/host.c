@@ -350,14 +350,6 @@ static __attribute__((noinline)) berth_status free_general(host_cache *c, void *
     return BERTH_OK;
 }
 
-/* The block at `p`: by the thread's guess, else by its handle, else by the page map. */
-static inline __attribute__((always_inline)) host_block *find_short(host_cache *c, host_stock *stock,
-                                                                    const void *p, berth_host_handle handle)
-{
-    host_block *b = *berth__host_guess(stock, p);
-    return BERTH_LIKELY(berth__host_address(b) == p) ? b : berth__host_resolve(c, p, handle);
-}
-
 /* The short way: no stream used the block, and the thread's stock has room. A block that was found wrongly
  * (an old guess, whose bookkeeping lies idle) is not live: the long way finds it again. */
 static inline __attribute__((always_inline)) berth_status
@@ -368,14 +360,20 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
     berth__meter_slot *slot = memo->slot;
     if (BERTH_UNLIKELY(stream || memo->key != c->number))
         return free_general(c, p, stream);
-    host_block *b = find_short(c, stock, p, handle);
-    if (BERTH_UNLIKELY(!b || berth__host_address(b) != p || b->uses ||
-                       !berth__meter_enter_unmarked(&c->meter, slot)))
+    /* By the thread's guess, else by its handle, else by the page map. */
+    host_block *b = *berth__host_guess(stock, p);
+    if (BERTH_UNLIKELY(berth__host_address(b) != p)) {
+        b = berth__host_resolve(c, p, handle);
+        if (BERTH_UNLIKELY(!b || berth__host_address(b) != p))
+            return free_general(c, p, NULL);
+    }
+    if (BERTH_UNLIKELY(b->uses || !berth__meter_enter_unmarked(&c->meter, slot)))
         return free_general(c, p, NULL);
     size_t bin = b->bin;
-    int64_t credit = berth__meter_credit_after(slot, b->size);
+    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)b->size;
     uint32_t seen = HOST_LIVE;
-    if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most || credit < 0 ||
+    if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most ||
+                       credit > BERTH__METER_LOAD(slot->credit_max) ||
                        !atomic_compare_exchange_strong_explicit(
                            &b->state, &seen, HOST_IDLE, memory_order_acq_rel, memory_order_relaxed))) {
         berth__meter_leave(slot);

@@ -204,12 +204,6 @@ BERTH__INLINE bool berth__meter_count_ahead(berth__meter_slot *slot, uint64_t si
     berth__meter_count_bytes(slot, size_bytes);
     return true;
 }
-/* The credit that a free of `size_bytes` leaves, to be stored by the caller; below 0 if it is too much. */
-BERTH__INLINE int64_t berth__meter_credit_after(const berth__meter_slot *slot, uint64_t size_bytes)
-{
-    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
-    return BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max)) ? credit : -1;
-}
 BERTH__INLINE bool berth__meter_sub_inside(berth__meter_slot *slot, uint64_t size_bytes)
 {
     int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
@@ -296,10 +290,7 @@ BERTH__INLINE bool berth__meter_sub_quick(berth__meter *m, uint64_t size_bytes)
     berth__meter_slot *slot = berth__meter_slot_quick(m);
     if (BERTH_UNLIKELY(!slot || !berth__meter_enter_unmarked(m, slot)))
         return false;
-    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)size_bytes;
-    bool fits = BERTH_LIKELY(credit <= BERTH__METER_LOAD(slot->credit_max));
-    if (fits)
-        BERTH__METER_STORE(slot->credit, credit);
+    bool fits = berth__meter_sub_inside(slot, size_bytes);
     berth__meter_leave(slot);
     return fits;
 }
