@@ -38,6 +38,23 @@ static inline void family_buffer(berth_problem_buffer *buffer, uint64_t lower, u
                                      .fixed_offset = BERTH_NO_OFFSET};
 }
 
+/* With a life of 1 to `longest` steps. Draws come one after the other here and below, since C leaves the
+ * order open in which arguments are worked out, and every machine is to make the same problems. */
+static inline void family_buffer_drawn(berth_problem_buffer *buffer, uint64_t *state, uint64_t lower,
+                                       uint64_t longest, uint64_t size)
+{
+    uint64_t life = 1 + family_below(state, longest);
+    family_buffer(buffer, lower, life, size);
+}
+
+/* The same, starting at any of `span` steps. */
+static inline void family_buffer_anywhere(berth_problem_buffer *buffer, uint64_t *state, uint64_t span,
+                                          uint64_t longest, uint64_t size)
+{
+    uint64_t life = 1 + family_below(state, longest), lower = family_below(state, span);
+    family_buffer(buffer, lower, life, size);
+}
+
 /* Sizes as tensors have them: a few values, each a multiple of 512, over four orders of magnitude. */
 static inline uint64_t family_tensor(uint64_t *state)
 {
@@ -75,9 +92,9 @@ static inline uint64_t family_training(berth_problem_buffer *buffers, size_t cou
             uint64_t forward = start + k, backward = start + 2 * layers - k;
             family_buffer(&buffers[i++], forward, backward - forward, family_tensor(&state));
             if (i < count)
-                family_buffer(&buffers[i++], forward, 1 + family_below(&state, 2), family_tensor(&state));
+                family_buffer_drawn(&buffers[i++], &state, forward, 2, family_tensor(&state));
             if (i < count)
-                family_buffer(&buffers[i++], backward, 1 + family_below(&state, 3), family_tensor(&state));
+                family_buffer_drawn(&buffers[i++], &state, backward, 3, family_tensor(&state));
         }
         start += 2 * layers + 1;
     }
@@ -93,8 +110,7 @@ static inline uint64_t family_mixed(berth_problem_buffer *buffers, size_t count,
     family_training(buffers + half, count - half - kept, family_random(&state));
     uint64_t span = count / 4 + 1;
     for (size_t i = 0; i < kept; i++)
-        family_buffer(&buffers[count - kept + i], family_below(&state, span), 1 + family_below(&state, span),
-                      family_tensor(&state));
+        family_buffer_anywhere(&buffers[count - kept + i], &state, span, span, family_tensor(&state));
     return 0;
 }
 
@@ -155,8 +171,7 @@ static inline uint64_t family_long(berth_problem_buffer *buffers, size_t count, 
 {
     uint64_t state = seed;
     for (size_t i = 0; i < count; i++)
-        family_buffer(&buffers[i], family_below(&state, count), 1 + family_below(&state, count),
-                      1 + family_below(&state, 1000000));
+        family_buffer_anywhere(&buffers[i], &state, count, count, 1 + family_below(&state, 1000000));
     return 0;
 }
 
@@ -164,7 +179,7 @@ static inline uint64_t family_equal(berth_problem_buffer *buffers, size_t count,
 {
     uint64_t state = seed;
     for (size_t i = 0; i < count; i++)
-        family_buffer(&buffers[i], family_below(&state, count), 1 + family_below(&state, 100), 4096);
+        family_buffer_anywhere(&buffers[i], &state, count, 100, 4096);
     return 0;
 }
 
@@ -172,7 +187,7 @@ static inline uint64_t family_together(berth_problem_buffer *buffers, size_t cou
 {
     uint64_t state = seed, sum = 0;
     for (size_t i = 0; i < count; i++) {
-        family_buffer(&buffers[i], 0, 1 + family_below(&state, count), 64 * (1 + family_below(&state, 1000)));
+        family_buffer_drawn(&buffers[i], &state, 0, count, 64 * (1 + family_below(&state, 1000)));
         sum += buffers[i].size_bytes;
     }
     return sum;
@@ -182,8 +197,7 @@ static inline uint64_t family_huge(berth_problem_buffer *buffers, size_t count, 
 {
     uint64_t state = seed;
     for (size_t i = 0; i < count; i++)
-        family_buffer(&buffers[i], family_below(&state, count), 1 + family_below(&state, 30),
-                      1 + family_below(&state, 255));
+        family_buffer_anywhere(&buffers[i], &state, count, 30, 1 + family_below(&state, 255));
     family_buffer(&buffers[0], count / 4, count / 2, (uint64_t)1 << 32);
     return 0;
 }
