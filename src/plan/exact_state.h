@@ -147,8 +147,26 @@ static inline uint64_t exact_random(berth__exact *exact)
     return z ^ (z >> 31);
 }
 
+static inline bool exact_is_pinned(const berth__exact *x, uint32_t item)
+{
+    return x->pin_count && x->prepared->fixed[item] != BERTH_NO_OFFSET;
+}
+
 /* `height` up to where `item` may start: aligned and past the pins it would lie on. */
 uint32_t berth__exact_normalise(const berth__exact *exact, uint32_t item, uint32_t height);
+
+/* Places i at its low. May set `aborted`, out of memory. */
+void berth__exact_place(berth__exact *exact, uint32_t i);
+
+/* True if S* cannot have i at its low. */
+bool berth__exact_is_dominated(const berth__exact *exact, uint32_t i);
+
+/* i is not at its low, because of `failed`: its low rises. False: then it is nowhere, and `conflict` says
+ * why. */
+bool berth__exact_defer(berth__exact *exact, uint32_t i, const uint64_t *failed);
+
+/* Takes all moves back that were made since the trail was that long. */
+void berth__exact_undo(berth__exact *exact, size_t mark);
 
 /* From the current (empty) state to a plan or a dead end. True: all placed. False with `aborted`: a limit was
  * met; without: there is no plan. */
