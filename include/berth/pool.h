@@ -42,18 +42,19 @@ typedef struct berth_pool_options {
 
 /* A pool on a device. `options` may be NULL: the CPU, and the defaults above (slack 0 means its default).
  *
- * Blocks are cut to size from what the pool has (best fit, neighbours merged). A block freed with a stream is
- * reusable on that stream at once and elsewhere when the stream has passed the point of the free; so is a
- * block that was allocated on a stream and freed without one. berth_record_use adds further streams. Where
- * the device can reserve address space the pool grows in place and gives memory back from the middle;
- * elsewhere it takes segments and gives back those that are wholly idle.
+ * Blocks are cut to size from what the pool has (the lowest place that fits, neighbours merged). A block
+ * freed with a stream is reusable on that stream at once and elsewhere when the stream has passed the point
+ * of the free; so is a block that was allocated on a stream and freed without one. berth_record_use adds
+ * further streams. Where the device can reserve address space the pool grows in place and gives memory back
+ * from the middle; elsewhere it takes segments and gives back those that are wholly idle.
  *
  * The peak in its statistics is exact, with any number of threads.
  *
  * An allocation that would exceed the hard limit, or that the device refuses, is tried again after idle
  * memory has been given back, after on_failure, and after waiting for blocks that streams still use (unless
  * BERTH_NO_RETRY); then it fails with words that say whether too much is live or the free memory is in
- * pieces, and what pins it. A double, foreign or stale free is BERTH_BAD_FREE and changes nothing.
+ * pieces, and what pins it. A double, foreign or stale free is BERTH_BAD_FREE and changes nothing; only two
+ * threads that free one block in the same few nanoseconds may both be believed.
  *
  * The caller owns one reference; a pool released early goes away with its last block, after waiting for the
  * streams that still use its memory. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY,

@@ -20,8 +20,9 @@
 
 typedef struct berth__span berth__span;
 
-/* Free spans, the smallest that fits first, the lowest address among equals. A treap: its shape depends on
- * the addresses alone, and no order of calls makes it deep but by chance. */
+/* Free spans by address, each with the size of the largest below it, so that the lowest that fits is found on
+ * one way down. A treap: what is above what is drawn from where the records lie, so that no order of calls
+ * makes it deep but by chance. */
 typedef struct berth__index {
     berth__span *root;
     size_t span_count;

@@ -51,29 +51,34 @@ static uint64_t draw_ids(berth__pool *pool)
 }
 
 /* New ids for the thread when it has none left, and the time for ages: they need not be finer than that. The
- * clock may be the user's, so the thread is not inside. */
-static void renew(berth__pool *pool, berth__stock *stock)
+ * clock may be the user's, so the thread is not inside. Returns whether it came to that. */
+static bool renew(berth__pool *pool, berth__stock *stock)
 {
     if (stock->next_id % BERTH__STOCK_IDS != 0)
-        return;
+        return false;
     stock->next_id = draw_ids(pool);
     stock->now_ns = pool->clock_ns(pool->clock_context);
+    return true;
 }
 
-/* Goes inside; false: there is no stock for this thread, or the meter is stopped, or the pool is closing. */
-static bool enter(berth__pool *pool, struct inside *in)
+/* The thread's slot and stock; false if there are none. */
+static bool own(berth__pool *pool, struct inside *in)
 {
     const berth__memo *memo = &berth__thread_memos.device_pool;
-    if (memo->key == pool->number)
-        *in = (struct inside){memo->slot, memo->value};
-    else if (!find_own(pool, in))
-        return false;
-    renew(pool, in->stock);
-    if (!berth__meter_enter(&pool->meter, in->slot))
+    if (memo->key != pool->number)
+        return find_own(pool, in);
+    *in = (struct inside){memo->slot, memo->value};
+    return true;
+}
+
+/* Goes inside; false: the meter is stopped, or the pool is closing. */
+static bool enter(berth__pool *pool, struct inside in)
+{
+    if (!berth__meter_enter(&pool->meter, in.slot))
         return false;
     if (!berth__pool_is_closing(pool))
         return true;
-    berth__meter_leave(in->slot);
+    berth__meter_leave(in.slot);
     return false;
 }
 
@@ -86,7 +91,7 @@ static inline void hand_out(berth__span *span, size_t size_bytes, const char *la
     span->label = label;
     span->allocation_id = id;
     span->since_ns = now_ns;
-    atomic_store_explicit(&span->state, BERTH__SPAN_LIVE, memory_order_relaxed);
+    atomic_store_explicit(&span->state, BERTH__SPAN_LIVE, memory_order_release); /* see is_live_at */
 }
 
 /* A block that was taken out of the thread's stock becomes its user's, and is counted. Inside. False: the
@@ -99,19 +104,31 @@ static inline __attribute__((always_inline)) bool grant(struct inside in, berth_
     return berth__meter_add_inside(in.slot, rounded);
 }
 
+/* Puts blocks back into the arena, and looks after limits and decay. */
+static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
+{
+    berth__pool_lock(pool);
+    for (uint32_t i = 0; i < count; i++)
+        berth__pool_put(pool, spans[i]);
+    berth__pool_settle(pool);
+    berth__pool_unlock(pool);
+}
+
 /* What has been tried for one allocation. */
 struct attempt {
     size_t size_bytes, rounded, alignment;
     const berth_request *request;
-    bool counted; /* by the meter, before it is there */
+    berth__meter_slot *slot; /* the thread's, NULL if it has none */
+    bool counted;            /* by the meter, under the lock */
     bool collected, flushed, gave_back, called;
+    bool anywhere; /* there is no room for a piece: a small block may lie between large ones */
     int growths;
     uint64_t now_ns, id;
     berth__span *put_out[BERTH__STOCK_MOST]; /* from the thread's stock, back into the arena */
     uint32_t put_out_count;
 };
 
-/* Blocks that come from the pieces for small ones; an alignment of a page or more would waste them. */
+/* Blocks that come from the pieces for small ones; a larger alignment would waste them. */
 static bool is_small(size_t rounded, size_t alignment)
 {
     return rounded <= BERTH__POOL_SMALL && alignment <= BERTH__POOL_SMALL;
@@ -132,15 +149,17 @@ static berth__span *find_small(berth__pool *pool, size_t rounded, size_t alignme
 }
 
 /* The lowest place that fits, in what is free for the request's stream first: using it needs no event. */
-static berth__span *find_free(berth__pool *pool, size_t rounded, size_t alignment, berth_stream *stream,
-                              uintptr_t *address)
+static berth__span *find_free(berth__pool *pool, const struct attempt *a, uintptr_t *address)
 {
-    berth__pool_stream *own = stream ? berth__pool_stream_of(pool, stream, false) : NULL;
-    berth__span *span = own ? berth__index_find(&own->index, rounded, alignment, address) : NULL;
-    if (span)
-        return span;
-    return is_small(rounded, alignment) ? find_small(pool, rounded, alignment, address)
-                                        : berth__index_find(&pool->mapped, rounded, alignment, address);
+    berth_stream *stream = a->request->stream;
+    berth__pool_stream *known = stream ? berth__pool_stream_of(pool, stream, false) : NULL;
+    berth__span *span = known ? berth__index_find(&known->index, a->rounded, a->alignment, address) : NULL;
+    if (!span && is_small(a->rounded, a->alignment)) {
+        span = find_small(pool, a->rounded, a->alignment, address);
+        if (!a->anywhere)
+            return span;
+    }
+    return span ? span : berth__index_find(&pool->mapped, a->rounded, a->alignment, address);
 }
 
 /* With the lock: memory for the attempt from the next place that was not tried; BERTH_OK: look again. */
@@ -157,7 +176,7 @@ static berth_status make_room(berth__pool *pool, struct attempt *a)
         return BERTH_OK;
     }
     /* Room for the alignment too, so that what is grown surely does; the rest stays free for others. */
-    bool small = is_small(a->rounded, a->alignment);
+    bool small = is_small(a->rounded, a->alignment) && !a->anywhere;
     size_t alignment = small ? BERTH__POOL_PIECE : a->alignment;
     size_t grown = (small ? BERTH__POOL_PIECE : a->rounded) + (alignment > BERTH__POOL_GRAIN ? alignment : 0);
     /* While memory is mapped the lock is dropped, and others may take or give back the neighbours that were
@@ -169,6 +188,10 @@ static berth_status make_room(berth__pool *pool, struct attempt *a)
         a->gave_back = true;
         if (berth__pool_give_back(pool, 0, UINT64_MAX))
             return BERTH_OK;
+    }
+    if (small) {
+        a->anywhere = true;
+        return BERTH_OK;
     }
     if (a->request->flags & BERTH_NO_RETRY)
         return status;
@@ -199,7 +222,7 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     for (uint32_t i = 0; i < a->put_out_count; i++)
         berth__pool_put(pool, a->put_out[i]);
     while ((status = berth__arena_prepare(&pool->arena)) == BERTH_OK) {
-        free_span = find_free(pool, a->rounded, a->alignment, stream, &address);
+        free_span = find_free(pool, a, &address);
         if (free_span)
             break;
         status = make_room(pool, a);
@@ -219,6 +242,7 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     } else {
         hand_out(span, a->size_bytes, berth__label_text(a->request), a->id, pool->now_ns);
         berth__arena_map_set(span);
+        a->counted = a->slot && berth__meter_add_at(&pool->meter, a->slot, a->rounded);
     }
     berth__pool_settle(pool);
     berth__pool_unlock(pool);
@@ -248,8 +272,6 @@ static berth_status allocate_elsewhere(berth__pool *pool, struct attempt *a, voi
     berth__span *span = NULL;
     berth_status status = allocate_slow(pool, a, &span);
     if (status != BERTH_OK) {
-        if (a->counted)
-            berth__meter_uncount(&pool->meter, a->rounded);
         berth__meter_count_failure(&pool->meter);
         return berth__pool_explain(pool, a->size_bytes, a->request, status);
     }
@@ -268,8 +290,10 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
                         .rounded = rounded_size(size_bytes),
                         .alignment = alignment,
                         .request = request};
-    struct inside in;
-    if (request->stream || !enter(pool, &in)) {
+    struct inside in = {0};
+    bool has_own = !request->stream && own(pool, &in);
+    bool renewed = has_own && renew(pool, in.stock);
+    if (!has_own || !enter(pool, in)) {
         a.now_ns = pool->clock_ns(pool->clock_context);
         a.id = draw_ids(pool);
         return allocate_elsewhere(pool, &a, out);
@@ -283,13 +307,15 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
             a.put_out_count = berth__stock_clear_recent(in.stock, a.put_out);
         a.now_ns = in.stock->now_ns;
         a.id = in.stock->next_id++;
-        a.counted = berth__meter_count_ahead(in.slot, a.rounded);
+        a.slot = in.slot;
     }
     berth__meter_leave(in.slot);
     if (!span)
         return allocate_elsewhere(pool, &a, out);
     if (!counted)
         berth__meter_add_true(&pool->meter, a.rounded);
+    if (renewed)
+        put_all(pool, NULL, 0); /* a thread that never meets the lock looks after limits and decay too */
     return finish_allocation(pool, span, request, out);
 }
 
@@ -325,21 +351,26 @@ BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_
 
 /* ---- Freeing ------------------------------------------------------------------------------------- */
 
-/* With the lock: one thread only is told that the block was live. */
-static bool take_from_user(berth__span *span)
+/* Whether the block is live and starts at `p`. In this order: the record of a block that was freed elsewhere
+ * may become another's at any time, and is live again only after it has its new address. */
+static inline bool is_live_at(const berth__span *span, uintptr_t p)
 {
-    uint32_t expected = BERTH__SPAN_LIVE;
-    return span && atomic_compare_exchange_strong_explicit(&span->state, &expected, BERTH__SPAN_FREE,
-                                                           memory_order_relaxed, memory_order_relaxed);
+    return atomic_load_explicit(&span->state, memory_order_acquire) == BERTH__SPAN_LIVE &&
+           berth__span_at(span, p);
 }
 
-static void put_all(berth__pool *pool, berth__span **spans, uint32_t count, uint64_t now_ns)
+/* Whether a live block is freed with its size, if with any. */
+static inline bool is_size(const berth__span *span, size_t size_bytes)
 {
-    berth__pool_lock_at(pool, now_ns);
-    for (uint32_t i = 0; i < count; i++)
-        berth__pool_put(pool, spans[i]);
-    berth__pool_settle(pool);
-    berth__pool_unlock(pool);
+    return size_bytes == 0 || size_bytes == span->requested_bytes;
+}
+
+/* With the lock: one thread only is told that the block was live. */
+static bool take_from_user(berth__span *span, size_t size_bytes)
+{
+    uint32_t expected = BERTH__SPAN_LIVE;
+    return atomic_load(&span->state) == expected && is_size(span, size_bytes) &&
+           atomic_compare_exchange_strong(&span->state, &expected, BERTH__SPAN_FREE);
 }
 
 static __attribute__((noinline)) berth_status bad_free(berth__pool *pool, const void *p,
@@ -370,15 +401,17 @@ static bool was_last(berth__pool *pool)
     return berth__pool_is_closing(pool) && --pool->live_blocks == 0;
 }
 
-static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *stream)
+/* `counted`: the meter knows already. Until this returns the block, or the lock, keeps the pool. */
+static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_bytes, berth_stream *stream,
+                                    bool counted)
 {
     berth__pool_lock(pool);
     const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
     berth__span *span = segment ? berth__arena_at(segment, (uintptr_t)p) : NULL;
     berth_status status = BERTH_OK;
-    if (!take_from_user(span)) {
+    if (!span || !take_from_user(span, size_bytes)) {
         berth__pool_unlock(pool);
-        return bad_free(pool, p, span, 0);
+        return bad_free(pool, p, span, size_bytes);
     }
     if (stream)
         status = berth__pool_add_use(pool, span, stream);
@@ -387,7 +420,8 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
         berth__pool_unlock(pool);
         return status;
     }
-    size_t size_bytes = span->size_bytes;
+    if (!counted)
+        berth__meter_sub(&pool->meter, span->size_bytes);
     bool waits = span->use_count != 0;
     if (!waits) {
         berth__pool_put(pool, span);
@@ -395,7 +429,6 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
     }
     bool last = !waits && was_last(pool);
     berth__pool_unlock(pool);
-    berth__meter_sub(&pool->meter, size_bytes);
     if (waits) {
         berth__pool_wait_for(pool, span);
         berth__pool_lock(pool);
@@ -407,62 +440,70 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, berth_stream *st
     return BERTH_OK;
 }
 
-/* The block at `p` in the reserved address space, NULL if none is or was. */
-static inline berth__span *find_span(const berth__pool *pool, uintptr_t p)
+/* Puts a live block into the thread's stock, if that has room and the thread's credit suffices; else nothing
+ * happens. Inside; when it has been left the block no longer keeps the pool. */
+static inline __attribute__((always_inline)) bool put_own(struct inside in, berth__stocked block,
+                                                          size_t freed)
 {
-    return berth__segment_has(pool->main, p) ? berth__arena_at(pool->main, p) : NULL;
+    if (BERTH_UNLIKELY(!berth__stock_has_room(in.stock, freed) || !berth__meter_sub_inside(in.slot, freed)))
+        return false;
+    berth__stock_put(in.stock, block, freed);
+    return true;
 }
 
-/* Whether a free is what it seems: a live block of the size that was asked for. */
-static inline bool is_sound(const berth__span *span, size_t size_bytes)
-{
-    return atomic_load_explicit(&span->state, memory_order_relaxed) == BERTH__SPAN_LIVE &&
-           (size_bytes == 0 || size_bytes == span->requested_bytes);
-}
-
-/* Everything but the short way, for a sound free of a block that no stream uses. If the stock has no room for
- * a large block, those in it go back into the arena, and this one takes their place. */
-static berth_status put_away(berth__pool *pool, berth__span *span)
+/* Makes room in the thread's stock: what is in the way goes back into the arena. False: there is no stock. */
+static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
 {
     berth__span *put_out[BERTH__STOCK_MOST];
     uint32_t count = 0;
-    struct inside in;
-    size_t freed = span->size_bytes;
-    if (!enter(pool, &in))
-        return deallocate_slow(pool, (void *)span->address, NULL);
-    berth__pool_hide(pool, (void *)span->address, freed);
-    berth__stocked block = {span->address, span};
-    bool put = berth__stock_put(in.stock, block, freed);
-    if (!put) {
-        count = berth__stock_make_room(in.stock, freed, put_out);
-        put = berth__stock_put(in.stock, block, freed);
-    }
-    bool counted = put && berth__meter_sub_inside(in.slot, freed);
-    berth__meter_leave(in.slot);
-    if (!put)
-        return deallocate_slow(pool, (void *)span->address, NULL);
-    if (!counted)
-        berth__meter_sub(&pool->meter, freed);
+    if (!own(pool, in) || !enter(pool, *in))
+        return false;
+    if (!berth__stock_has_room(in->stock, freed))
+        count = berth__stock_make_room(in->stock, freed, put_out);
+    berth__meter_leave(in->slot);
     if (count)
-        put_all(pool, put_out, count, in.stock->now_ns);
+        put_all(pool, put_out, count);
+    return true;
+}
+
+/* A sound free of a block that no stream uses, past the short way. */
+static berth_status put_away(berth__pool *pool, berth__span *span, size_t size_bytes)
+{
+    struct inside in;
+    berth__stocked block = {span->address, span};
+    size_t freed = span->size_bytes;
+    void *p = (void *)block.address;
+    if (!make_stock_room(pool, &in, freed) || !enter(pool, in))
+        return deallocate_slow(pool, p, size_bytes, NULL, false);
+    berth__pool_hide(pool, p, freed);
+    bool put = put_own(in, block, freed);
+    berth__meter_leave(in.slot);
+    if (put)
+        return BERTH_OK;
+    /* The thread's credit is full. The meter comes first: once in the stock, the block keeps nothing alive.
+     */
+    berth__meter_sub(&pool->meter, freed);
+    if (!enter(pool, in))
+        return deallocate_slow(pool, p, size_bytes, NULL, true);
+    berth__stock_put(in.stock, block, freed);
+    berth__meter_leave(in.slot);
     return BERTH_OK;
+}
+
+/* The live block at `p` in the reserved address space, NULL if there is none. */
+static inline berth__span *find_live(const berth__pool *pool, uintptr_t p)
+{
+    berth__span *span = berth__segment_has(pool->main, p) ? berth__arena_at(pool->main, p) : NULL;
+    return span && is_live_at(span, p) ? span : NULL;
 }
 
 static __attribute__((noinline)) berth_status deallocate_general(berth__pool *pool, void *p,
                                                                  size_t size_bytes, berth_stream *stream)
 {
-    if (stream || !berth__segment_has(pool->main, (uintptr_t)p))
-        return deallocate_slow(pool, p, stream);
-    berth__span *span = berth__arena_at(pool->main, (uintptr_t)p);
-    if (!span || !is_sound(span, size_bytes))
-        return bad_free(pool, p, span, size_bytes);
-    return span->use_count ? deallocate_slow(pool, p, NULL) : put_away(pool, span);
-}
-
-static __attribute__((noinline)) berth_status uncount(berth__pool *pool, size_t size_bytes)
-{
-    berth__meter_sub(&pool->meter, size_bytes);
-    return BERTH_OK;
+    berth__span *span = stream ? NULL : find_live(pool, (uintptr_t)p);
+    if (!span || !is_size(span, size_bytes) || span->use_count != 0)
+        return deallocate_slow(pool, p, size_bytes, stream, false);
+    return put_away(pool, span, size_bytes);
 }
 
 /* The short way: a block of the reserved address space that no stream uses, the thread's stock has room, and
@@ -476,19 +517,16 @@ BERTH_HOT berth_status berth__pool_deallocate(void *self, void *p, size_t size_b
     if (BERTH_UNLIKELY(memo->key != pool->number || stream))
         return deallocate_general(pool, p, size_bytes, stream);
     berth__span *span = in.stock->last;
-    if (!berth__span_at(span, (uintptr_t)p) && !(span = find_span(pool, (uintptr_t)p)))
+    if (!is_live_at(span, (uintptr_t)p) && !(span = find_live(pool, (uintptr_t)p)))
         return deallocate_general(pool, p, size_bytes, NULL);
-    if (BERTH_UNLIKELY(!is_sound(span, size_bytes) || span->use_count != 0 ||
+    if (BERTH_UNLIKELY(!is_size(span, size_bytes) || span->use_count != 0 ||
                        !berth__meter_enter_unmarked(&pool->meter, in.slot)))
         return deallocate_general(pool, p, size_bytes, NULL);
-    size_t freed = span->size_bytes;
-    if (BERTH_UNLIKELY(!berth__stock_put(in.stock, (berth__stocked){(uintptr_t)p, span}, freed))) {
-        berth__meter_leave(in.slot);
-        return deallocate_general(pool, p, size_bytes, NULL);
-    }
-    bool counted = berth__meter_sub_inside(in.slot, freed);
+    /* From what the caller said, which is right, sooner than from the record. */
+    size_t freed = size_bytes ? rounded_size(size_bytes) : span->size_bytes;
+    bool put = put_own(in, (berth__stocked){(uintptr_t)p, span}, freed);
     berth__meter_leave(in.slot);
-    return BERTH_LIKELY(counted) ? BERTH_OK : uncount(pool, freed);
+    return BERTH_LIKELY(put) ? BERTH_OK : deallocate_general(pool, p, size_bytes, NULL);
 }
 
 /* In place as long as the block stays the same size; the front moves others. */

@@ -173,7 +173,10 @@ berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone);
 size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns);
 /* With the lock, dropped and taken again: what the soft limit and the decay want. */
 void berth__pool_settle(berth__pool *pool);
-/* With the lock: puts the stocks' blocks back into the arena. */
+/* With the lock: puts the stocks' blocks back into the arena; between the first two no block changes hands,
+ * so that what is known of them can be read. */
+void berth__pool_stop(berth__pool *pool);
+void berth__pool_resume(berth__pool *pool);
 void berth__pool_flush_stocks(berth__pool *pool);
 /* With the lock: a span that nobody uses any more becomes free memory. */
 void berth__pool_put(berth__pool *pool, berth__span *span);

@@ -27,8 +27,9 @@ static berth_block_state state_of(const berth__pool *pool, const berth__span *sp
     uint32_t state = atomic_load(&span->state);
     if (state == BERTH__SPAN_LIVE)
         return BERTH_BLOCK_LIVE;
-    bool idle = state >= BERTH__SPAN_STOCK || berth__pool_is_idle(pool, span->index);
-    return idle ? BERTH_BLOCK_IDLE : BERTH_BLOCK_WAITING;
+    /* One that is in no index waits for several streams, or is on its way from a stock. */
+    bool waits = span->index ? !berth__pool_is_idle(pool, span->index) : span->ticket != 0;
+    return waits ? BERTH_BLOCK_WAITING : BERTH_BLOCK_IDLE;
 }
 
 /* The stream of an index of waiting spans. */
@@ -65,9 +66,10 @@ static berth_status copy_blocks(berth__pool *pool, struct copy *copy)
         if (!blocks)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a snapshot of %zu blocks", room);
         berth__pool_lock(pool);
-        berth__pool_flush_stocks(pool); /* idle neighbours are shown as one */
+        berth__pool_stop(pool); /* idle neighbours are shown as one */
         size_t needed = count_spans(pool);
         if (needed > room) {
+            berth__pool_resume(pool);
             berth__pool_unlock(pool);
             berth__heap_free(blocks);
             room = needed + needed / 4;
@@ -78,6 +80,7 @@ static berth_status copy_blocks(berth__pool *pool, struct copy *copy)
             for (const berth__span *span = segment->first; span; span = span->after)
                 if (span->index != &pool->unmapped)
                     blocks[copy->count++] = describe_span(pool, span);
+        berth__pool_resume(pool);
         berth__pool_unlock(pool);
         copy->blocks = blocks;
         return BERTH_OK;
@@ -175,19 +178,19 @@ struct reason {
 static struct reason find_reason(berth__pool *pool)
 {
     struct reason reason = {0};
+    uint64_t bytes[3] = {0};
     const berth__span *hole = NULL;
     for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
         for (const berth__span *span = segment->first; span; span = span->after) {
-            if (berth__pool_is_idle(pool, span->index)) {
-                reason.idle_bytes += span->size_bytes;
-                if (!hole || span->size_bytes > hole->size_bytes)
-                    hole = span;
-            } else if (atomic_load(&span->state) == BERTH__SPAN_LIVE) {
-                reason.live_bytes += span->size_bytes;
-            } else if (span->index != &pool->unmapped) {
-                reason.waiting_bytes += span->size_bytes;
-            }
+            if (span->index == &pool->unmapped)
+                continue;
+            bytes[state_of(pool, span)] += span->size_bytes;
+            if (berth__pool_is_idle(pool, span->index) && (!hole || span->size_bytes > hole->size_bytes))
+                hole = span;
         }
+    reason.live_bytes = bytes[BERTH_BLOCK_LIVE];
+    reason.waiting_bytes = bytes[BERTH_BLOCK_WAITING];
+    reason.idle_bytes = bytes[BERTH_BLOCK_IDLE];
     reason.reserved_bytes = pool->reserved_bytes;
     reason.largest_bytes = hole ? hole->size_bytes : 0;
     const berth__span *pin = hole ? (hole->after ? hole->after : hole->before) : NULL;
@@ -206,7 +209,9 @@ berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const ber
     const berth_error cause = *berth_last_error();
     char pin[120] = "", limit_words[48] = "";
     berth__pool_lock(pool);
+    berth__pool_stop(pool);
     struct reason r = find_reason(pool);
+    berth__pool_resume(pool);
     berth__pool_unlock(pool);
     if (pool->budget->hard_limit_bytes)
         snprintf(limit_words, sizeof limit_words, " of a limit of %llu",

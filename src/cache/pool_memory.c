@@ -122,11 +122,21 @@ static void empty_stock(void *context, void *stock)
     berth__stock_empty(stock, put_stocked, context);
 }
 
-void berth__pool_flush_stocks(berth__pool *pool)
+void berth__pool_stop(berth__pool *pool)
 {
     berth__meter_stop(&pool->meter);
     berth__meter_visit_beside(&pool->meter, empty_stock, pool);
+}
+
+void berth__pool_resume(berth__pool *pool)
+{
     berth__meter_resume(&pool->meter);
+}
+
+void berth__pool_flush_stocks(berth__pool *pool)
+{
+    berth__pool_stop(pool);
+    berth__pool_resume(pool);
 }
 
 /* ---- Giving back --------------------------------------------------------------------------------- */

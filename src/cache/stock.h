@@ -55,7 +55,8 @@ static inline size_t berth__stock_bin(size_t size_bytes)
 }
 
 /* Whether a block of the stock is in no other: where two threads free one at the same time neither may be
- * told, but then one of their stocks finds it marked by the other, and lets it go. */
+ * told, but then one of their stocks finds it marked by the other, and lets it go. What is taken out has
+ * another state at once, so that it does not come out twice. */
 static inline bool berth__stock_has(const berth__stock *stock, const berth__span *span)
 {
     return BERTH_LIKELY(atomic_load_explicit(&span->state, memory_order_relaxed) == stock->mark);
@@ -106,14 +107,24 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
     return NULL;
 }
 
+/* Moves a block out, if it is here, to out[count]. Returns how many there are then. */
+static inline uint32_t berth__stock_move(const berth__stock *stock, berth__span *span, berth__span **out,
+                                         uint32_t count)
+{
+    if (!berth__stock_has(stock, span))
+        return count;
+    atomic_store_explicit(&span->state, BERTH__SPAN_FREE, memory_order_relaxed);
+    out[count] = span;
+    return count + 1;
+}
+
 /* Takes the older half of a full bin out. Returns how many. */
 static inline uint32_t berth__stock_halve(berth__stock *stock, size_t bin, berth__span **out)
 {
     berth__stocked *blocks = stock->bins[bin].blocks;
     uint32_t count = 0;
     for (uint32_t i = 0; i < BERTH__STOCK_BATCH; i++) {
-        if (berth__stock_has(stock, blocks[i].span))
-            out[count++] = blocks[i].span;
+        count = berth__stock_move(stock, blocks[i].span, out, count);
         blocks[i] = blocks[i + BERTH__STOCK_BATCH];
     }
     stock->counts[bin] -= BERTH__STOCK_BATCH;
@@ -125,8 +136,7 @@ static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__spa
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < stock->recent_count; i++)
-        if (berth__stock_has(stock, stock->recent[i].span))
-            out[count++] = stock->recent[i].span;
+        count = berth__stock_move(stock, stock->recent[i].span, out, count);
     stock->recent_count = 0;
     return count;
 }
@@ -138,40 +148,38 @@ static inline uint32_t berth__stock_make_room(berth__stock *stock, size_t size_b
                                               : berth__stock_clear_recent(stock, out);
 }
 
-/* Puts a live block in; false if there is no room. */
-static inline bool berth__stock_put(berth__stock *stock, berth__stocked block, size_t size_bytes)
+static inline bool berth__stock_has_room(const berth__stock *stock, size_t size_bytes)
+{
+    return berth__stock_is_binned(size_bytes)
+               ? stock->counts[berth__stock_bin(size_bytes)] < BERTH__STOCK_DEPTH
+               : stock->recent_count < BERTH__STOCK_RECENT;
+}
+
+/* Puts a live block in; there is room. */
+static inline void berth__stock_put(berth__stock *stock, berth__stocked block, size_t size_bytes)
 {
     if (berth__stock_is_binned(size_bytes)) {
         size_t bin = berth__stock_bin(size_bytes);
-        uint32_t count = stock->counts[bin];
-        if (BERTH_UNLIKELY(count == BERTH__STOCK_DEPTH))
-            return false;
-        stock->bins[bin].blocks[count] = block;
-        stock->counts[bin] = count + 1;
+        stock->bins[bin].blocks[stock->counts[bin]++] = block;
     } else {
-        if (BERTH_UNLIKELY(stock->recent_count == BERTH__STOCK_RECENT))
-            return false;
         stock->recent_sizes[stock->recent_count] = size_bytes;
         stock->recent[stock->recent_count++] = block;
     }
     atomic_store_explicit(&block.span->state, stock->mark, memory_order_relaxed);
-    return true;
 }
 
 /* Calls `each` on every idle block and empties the stock. */
 static inline void berth__stock_empty(berth__stock *stock, void (*each)(void *context, berth__span *span),
                                       void *context)
 {
+    berth__span *out[BERTH__STOCK_MOST];
     for (uint32_t i = 0; i < BERTH__STOCK_BINS; i++)
-        while (stock->counts[i]) {
-            berth__span *span = stock->bins[i].blocks[--stock->counts[i]].span;
-            if (berth__stock_has(stock, span))
-                each(context, span);
-        }
-    berth__span *recent[BERTH__STOCK_MOST];
-    uint32_t count = berth__stock_clear_recent(stock, recent);
+        while (stock->counts[i])
+            if (berth__stock_move(stock, stock->bins[i].blocks[--stock->counts[i]].span, out, 0))
+                each(context, out[0]);
+    uint32_t count = berth__stock_clear_recent(stock, out);
     for (uint32_t i = 0; i < count; i++)
-        each(context, recent[i]);
+        each(context, out[i]);
 }
 
 #endif

@@ -507,15 +507,6 @@ void berth__meter_unclaim(berth__meter *m, uint64_t size_bytes)
     (void)give_back(m, size_bytes, true);
 }
 
-void berth__meter_uncount(berth__meter *m, uint64_t size_bytes)
-{
-    berth__meter_slot *slot = enter_any(m, berth__meter_slot_of(m, berth__thread()));
-    STORE(slot->num_allocs, LOAD(slot->num_allocs) - 1);
-    STORE(slot->total_bytes, LOAD(slot->total_bytes) - size_bytes);
-    leave_any(m, slot);
-    (void)berth__meter_sub(m, size_bytes);
-}
-
 static int64_t blocks_of(berth__meter_slot *slot)
 {
     return LOAD(slot->blocks);

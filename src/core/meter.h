@@ -92,9 +92,6 @@ void berth__meter_unclaim(berth__meter *m, uint64_t size_bytes);
 void berth__meter_count_failure(berth__meter *m);
 void berth__meter_count_retry(berth__meter *m);
 
-/* What was counted ahead has failed. */
-void berth__meter_uncount(berth__meter *m, uint64_t size_bytes);
-
 /* Fills the meter's figures in: counts, bytes in use and their peak, total, largest, failures, retries and
  * limit. The others stay as they are. Exact when no call is under way. */
 void berth__meter_read(berth__meter *m, berth_stats *out);
@@ -195,14 +192,17 @@ BERTH__INLINE bool berth__meter_add_inside(berth__meter_slot *slot, uint64_t siz
     BERTH__METER_STORE(slot->credit, credit);
     return true;
 }
-/* The same for an allocation that may yet fail, where nothing has to be undone but what berth__meter_uncount
- * can. */
-BERTH__INLINE bool berth__meter_count_ahead(berth__meter_slot *slot, uint64_t size_bytes)
+/* For what is allocated already, with the slot found: false, and nothing changed, if the thread's credit does
+ * not suffice. For meters that are never closed. */
+BERTH__INLINE bool berth__meter_add_at(berth__meter *m, berth__meter_slot *slot, uint64_t size_bytes)
 {
-    if (size_bytes > BERTH__METER_LOAD(slot->largest) || !berth__meter_add_inside(slot, size_bytes))
+    if (!berth__meter_enter(m, slot))
         return false;
-    berth__meter_count_bytes(slot, size_bytes);
-    return true;
+    bool added = berth__meter_add_inside(slot, size_bytes);
+    if (added)
+        berth__meter_count_bytes(slot, size_bytes);
+    berth__meter_leave(slot);
+    return added;
 }
 BERTH__INLINE bool berth__meter_sub_inside(berth__meter_slot *slot, uint64_t size_bytes)
 {
