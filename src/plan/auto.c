@@ -4,7 +4,8 @@
  *     pass          many items only: first fit by length of life at the bound itself, faster than a valley
  *     valley        one skyline, near-linear: within milliseconds there is a plan, often an optimal one
  *     repair        presses that plan; finishes what is nearly right
- *     weld          puts together what fits together, and fills valleys with what is left
+ *     weld          puts together what fits together, and fills valleys with what is left; later where there
+ *                   are few items that leave much free, for which the next three are quicker
  *     fuse          the same where there are many items: the pipeline on what is left
  *     valleys       the other nine variants
  *     passes        first fit in other orders
@@ -117,7 +118,7 @@ static berth_status pipeline(berth__search *search)
     const berth__prepared *p = search->prepared;
     const uint64_t item_count = p->item_count;
     const bool is_large = item_count >= 50000, is_small = berth__exact_can(p);
-    const bool is_full = is_large && berth__phase_weld_suits(p); /* then only welding helps */
+    const bool is_full = berth__phase_weld_suits(p); /* then only putting together helps */
     /* The heuristics cost some hundred steps an item, a valley two: they come after the valleys, after repair
      * where there are many items, and first of all where even one valley might use up the budget, since never
      * to be worse than one of them is a promise. */
@@ -129,25 +130,29 @@ static berth_status pipeline(berth__search *search)
 #define HEURISTICS(at) \
     if (turn == (at))  \
     PHASE("heuristics", run_heuristics(search))
+#define PUT_TOGETHER(now)                                  \
+    if ((now) && !is_small)                                \
+        PHASE("fuse", berth__phase_fuse(search, pipeline)) \
+    if ((now) && !is_large)                                \
+    PHASE("weld", berth__phase_weld(search))
     HEURISTICS(0)
     if (is_large && !is_full)
         PHASE("pass", run_passes(search, BERTH__PASS_LIFE, BERTH__PASS_LIFE + 1, item_count + item_count / 2))
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
     if (is_large && !is_full)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
-    if (!is_small)
-        PHASE("fuse", berth__phase_fuse(search, pipeline))
-    if (!is_large)
-        PHASE("weld", berth__phase_weld(search))
+    PUT_TOGETHER(is_large || is_full)
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
     PHASE("passes", run_passes(search, is_large ? BERTH__PASS_LIFE + 1 : BERTH__PASS_LIFE, BERTH__PASS_ORDERS,
                                pass_steps(search)))
     HEURISTICS(1)
+    PUT_TOGETHER(!is_large && !is_full)
     PHASE("exact, first look", berth__phase_exact_look(search))
     PHASE("repair", berth__repair(search, repair_steps(search, is_small)))
     HEURISTICS(2)
     PHASE("exact", berth__phase_exact(search))
     PHASE("repair to the end", berth__repair(search, UINT64_MAX))
+#undef PUT_TOGETHER
 #undef HEURISTICS
 #undef PHASE
     return status;
