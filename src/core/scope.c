@@ -124,6 +124,7 @@ berth__label *berth__label_find(berth__holder *holder, const char *text)
     if (holder) {
         holder->cache[place].text = text;
         holder->cache[place].label = label;
+        holder->cache[place].tag = 0;
     }
     return label;
 }
@@ -152,9 +153,12 @@ uint64_t berth__account_find(const berth_request *request)
         return berth__label_find(NULL, text)->number + 1;
     berth__label *label = berth__label_of(mine, text);
     uint64_t tag = tag_of(mine, label);
-    uint32_t thread = berth__thread();
-    if (!request->label && tag > BERTH__LABELS_MAX && thread < BERTH__QUOTA_SLOTS)
-        berth__thread_memos.scope = (berth__memo){tag << BERTH__TAG_SHIFT, &label->quota.slots[thread], mine};
+    if (tag <= BERTH__LABELS_MAX) /* the thread is not counted for: nothing short about it */
+        return tag;
+    mine->cache[berth__label_place(text)].tag = tag;
+    berth__quota_slot *slot = berth__quota_slot_of(&label->quota, berth__thread());
+    if (!request->label && slot)
+        berth__thread_memos.scope = (berth__memo){tag << BERTH__TAG_SHIFT, slot, mine};
     return tag;
 }
 

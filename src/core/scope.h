@@ -46,6 +46,7 @@ typedef struct berth__holder {
     struct {
         const char *text;
         berth__label *label;
+        uint64_t tag; /* of its account; 0: not known yet */
     } cache[BERTH__LABEL_CACHE];
     uint16_t tags[BERTH__LABELS_MAX];             /* by label number; 0: no account yet */
     berth__scope_count counts[BERTH__LABELS_MAX]; /* by label number; pages are touched when used */

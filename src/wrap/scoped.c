@@ -28,11 +28,23 @@ BERTH__COLD static berth_status add_to_holder(berth__holder *mine, size_t size_b
 }
 
 /* With a label of its own. */
-BERTH__COLD static berth_status labelled_allocate(berth__noted *w, size_t size_bytes, size_t alignment,
-                                                  const berth_request *request, void **out)
+static __attribute__((noinline)) berth_status labelled_allocate(berth__noted *w, size_t size_bytes,
+                                                                size_t alignment,
+                                                                const berth_request *request, void **out)
 {
     berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, out);
-    return status == BERTH_OK ? tag_and_add(*out, size_bytes, request) : status;
+    if (BERTH_UNLIKELY(status != BERTH_OK))
+        return status;
+    berth__holder *mine = berth__holder_mine;
+    size_t place = berth__label_place(request->label);
+    if (BERTH_UNLIKELY(!mine || mine->cache[place].text != request->label || !mine->cache[place].tag))
+        return tag_and_add(*out, size_bytes, request);
+    uint64_t key = mine->cache[place].tag << BERTH__TAG_SHIFT;
+    berth__header_of(*out)->size_and_tag = key + size_bytes;
+    if (BERTH_UNLIKELY(!berth__quota_take_quick(&mine->cache[place].label->quota, size_bytes)))
+        return add_to_account(key, size_bytes);
+    berth__holder_add(mine, size_bytes);
+    return BERTH_OK;
 }
 
 static berth_status tagged_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -60,7 +72,7 @@ static berth_status tagged_allocate(void *self, size_t size_bytes, size_t alignm
 }
 
 /* Of another thread, another label, or none. */
-BERTH__COLD static berth_status sub_from_account(uint64_t word)
+static __attribute__((noinline)) berth_status sub_from_account(uint64_t word)
 {
     berth__account_sub(word >> BERTH__TAG_SHIFT, berth__size_of_word(word));
     return BERTH_OK;
