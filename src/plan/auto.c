@@ -24,22 +24,28 @@
 #include "plan/solver.h"
 #include "plan/valley.h"
 
-/* Steps by effort. One is some tenths of a microsecond, so that the default is over within about two seconds,
- * and sooner where there is little to search: exact search gets a part by item up to a limit, and what is
- * built for a plan another. */
+/* A heuristic gets one of so many parts of the steps: auto is never worse than one that makes do with that.
+ */
+enum { HEURISTIC_SHARES = 32 };
+
+/* Steps by effort. One is a fifth of a microsecond in the exact search, a half where many items are placed,
+ * so that the default is over within about two seconds, and sooner where there is little to search. Whatever
+ * the effort, there are enough for a plan. */
 static uint64_t steps_of(berth_effort effort, uint64_t item_count)
 {
-    uint64_t searched = 20000 + 100 * item_count * item_count, most = 8000000, built = 4 * item_count;
+    uint64_t searched = 20000 + 100 * item_count * item_count, least = 9 * item_count / 2;
+    uint64_t most = item_count <= BERTH__EXACT_ITEMS ? 8000000 : 5000000;
     if (effort == BERTH_EFFORT_FAST) {
-        searched = 500 * item_count;
+        searched = 20000 + 500 * item_count;
         most = 200000;
     }
     if (effort == BERTH_EFFORT_MAX) {
         searched = 10000000 * item_count;
         most = 1000000000;
-        built = 2000 * item_count;
+        least = 2000 * item_count;
     }
-    return (searched < most ? searched : most) + built;
+    searched = searched < most ? searched : most;
+    return searched > least ? searched : least;
 }
 
 static berth_status run_valleys(berth__search *search, unsigned from, unsigned to, uint64_t step_limit)
@@ -78,18 +84,66 @@ static berth_status run_passes(berth__search *search, unsigned from, unsigned to
     return status;
 }
 
-/* The time-ordered best fit first, since it is what most runtimes do; then those that are best most often. */
+/* How many pairs of pieces meet, which is how often a first or best fit looks at least. */
+static berth_status count_meetings(const berth__prepared *p, uint64_t *meetings)
+{
+    uint32_t *first = berth__heap_zalloc((size_t)p->column_count + 1, 2 * sizeof *first);
+    if (!first)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to count who meets whom");
+    uint32_t *last = first + p->column_count + 1;
+    for (uint32_t k = 0; k < p->piece_count; k++) {
+        first[p->piece_lower[k]]++;
+        last[p->piece_upper[k]]++;
+    }
+    uint64_t alive = 0;
+    *meetings = 0;
+    for (uint32_t c = 0; c < p->column_count; c++) {
+        const uint64_t begin = first[c];
+        alive -= last[c];
+        *meetings += begin * alive + begin * (begin - (begin > 0)) / 2;
+        alive += begin;
+    }
+    berth__heap_free(first);
+    return BERTH_OK;
+}
+
+/* One heuristic for a share of the steps. A stop at the end of the share is not the end of the search. */
+static berth_status run_heuristic(berth__search *search, const berth__solver *solver, uint64_t share)
+{
+    const uint64_t whole = search->step_budget;
+    if (whole > search->steps && whole - search->steps > share)
+        search->step_budget = search->steps + share;
+    berth_status status = solver->run(search);
+    search->step_budget = whole;
+    if (search->stopped && search->stop == BERTH_STOP_STEPS && search->steps < whole) {
+        search->stopped = false;
+        search->stop = BERTH_STOP_DONE;
+        search->next_report = search->steps;
+    }
+    return status;
+}
+
+/* Those that are best most often first. None is begun that cannot be finished with its share. */
 static berth_status run_heuristics(berth__search *search)
 {
     static const berth__solver *const all[] = {
-        &berth__solver_greedy,         &berth__solver_best_fit_breadth,
-        &berth__solver_best_fit_size,  &berth__solver_first_fit_breadth,
-        &berth__solver_first_fit_size, &berth__solver_best_fit_area,
-        &berth__solver_first_fit_area};
-    berth_status status = BERTH_OK;
-    for (size_t k = 0; k < BERTH_COUNT_OF(all) && !status && !search->stopped; k++)
-        status = all[k]->run(search);
+        &berth__solver_best_fit_breadth, &berth__solver_best_fit_size, &berth__solver_first_fit_breadth,
+        &berth__solver_first_fit_size,   &berth__solver_best_fit_area, &berth__solver_first_fit_area};
+    const uint64_t share = search->step_budget / HEURISTIC_SHARES;
+    uint64_t meetings = 0;
+    berth_status status = count_meetings(search->prepared, &meetings);
+    for (size_t k = 0; k < BERTH_COUNT_OF(all) && meetings <= share && !status && !search->stopped; k++)
+        status = run_heuristic(search, all[k], share);
     return status;
+}
+
+/* What most runtimes do, to the end and whatever is left of the steps: a step an item. */
+static berth_status run_greedy(berth__search *search, bool *is_done)
+{
+    if (*is_done || (search->stopped && search->stop != BERTH_STOP_STEPS))
+        return BERTH_OK;
+    *is_done = true;
+    return berth__solver_greedy.run(search);
 }
 
 static uint64_t part_of(const berth__search *search, unsigned percent)
@@ -113,28 +167,41 @@ static uint64_t pass_steps(const berth__search *search)
     return part_of(search, 5) + search->prepared->item_count;
 }
 
+/* When the heuristics come, for so many steps an item: first of all where what comes before them might use up
+ * the budget, since never to be worse than one of them is a promise; else after the first valley, or after
+ * all of them. Of very many items the greedy one alone is certain to be finished, and it comes late. */
+static unsigned heuristics_turn(uint64_t steps_an_item, bool is_large)
+{
+    if (is_large)
+        return 2;
+    return steps_an_item < 64 ? 0 : steps_an_item < 1000 ? 1 : 2;
+}
+
 static berth_status pipeline(berth__search *search)
 {
     const berth__prepared *p = search->prepared;
     const uint64_t item_count = p->item_count;
     const bool is_large = item_count >= 50000, is_small = berth__exact_can(p);
     const bool is_full = berth__phase_weld_suits(p); /* then only putting together helps */
-    /* The heuristics cost some hundred steps an item, a valley two: they come after the valleys, after repair
-     * where there are many items, and first of all where even one valley might use up the budget, since never
-     * to be worse than one of them is a promise. */
-    const unsigned turn = search->step_budget < 4 * item_count ? 0 : is_large ? 2 : 1;
+    const unsigned turn = heuristics_turn(search->step_budget / item_count, is_large);
+    bool is_greedy_done = false;
     berth_status status = BERTH_OK;
 #define PHASE(name, call)                                                    \
     if (!status && !search->stopped && !berth__search_phase(search, (name))) \
         status = (call);
-#define HEURISTICS(at) \
-    if (turn == (at))  \
-    PHASE("heuristics", run_heuristics(search))
+#define HEURISTICS(at)                                       \
+    if (turn == (at)) {                                      \
+        PHASE("greedy", run_greedy(search, &is_greedy_done)) \
+        if (!is_large)                                       \
+            PHASE("heuristics", run_heuristics(search))      \
+    }
 #define PUT_TOGETHER(now)                                  \
     if ((now) && !is_small)                                \
         PHASE("fuse", berth__phase_fuse(search, pipeline)) \
     if ((now) && !is_large)                                \
     PHASE("weld", berth__phase_weld(search))
+    if (is_large) /* it is plain from the start whether they can be finished */
+        PHASE("heuristics", run_heuristics(search))
     HEURISTICS(0)
     if (is_large && !is_full)
         PHASE("pass", run_passes(search, BERTH__PASS_LIFE, BERTH__PASS_LIFE + 1, item_count + item_count / 2))
@@ -142,20 +209,20 @@ static berth_status pipeline(berth__search *search)
     if (is_large && !is_full)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
     PUT_TOGETHER(is_large || is_full)
+    HEURISTICS(1)
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
+    HEURISTICS(2)
     PHASE("passes", run_passes(search, is_large ? BERTH__PASS_LIFE + 1 : BERTH__PASS_LIFE, BERTH__PASS_ORDERS,
                                pass_steps(search)))
-    HEURISTICS(1)
     PUT_TOGETHER(!is_large && !is_full)
     PHASE("exact, first look", berth__phase_exact_look(search))
     PHASE("repair", berth__repair(search, repair_steps(search, is_small)))
-    HEURISTICS(2)
     PHASE("exact", berth__phase_exact(search))
     PHASE("repair to the end", berth__repair(search, UINT64_MAX))
 #undef PUT_TOGETHER
 #undef HEURISTICS
 #undef PHASE
-    return status;
+    return status ? status : run_greedy(search, &is_greedy_done);
 }
 
 static berth_status run(berth__search *search)

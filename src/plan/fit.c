@@ -38,6 +38,7 @@ typedef struct fitting {
     span *spans; /* those of the item being placed */
     size_t span_count, span_room;
     uint64_t work, work_limit;
+    bool is_given_up;
 } fitting;
 
 /* ---- Whom an item meets -------------------------------------------------------------------------- */
@@ -275,7 +276,11 @@ static berth_status pass(fitting *f, const uint32_t *list)
                                f->span_count);
         sort_spans(f);
         put(f, item, choose(f, item));
-        if (berth__search_step(f->search, f->work - before + 1) || f->work > f->work_limit)
+        const bool stop = berth__search_step(f->search, f->work - before + 1);
+        f->is_given_up = stop && f->search->best_peak != UINT64_MAX && k + 1 < f->p->item_count;
+        if (f->is_given_up) /* nobody waits for this one any more */
+            return BERTH_OK;
+        if (stop || f->work > f->work_limit)
             return put_rest_above(f);
     }
     return BERTH_OK;
@@ -285,7 +290,7 @@ berth_status berth__fit(berth__search *search, berth__fit_order order, berth__fi
 {
     const berth__prepared *p = search->prepared;
     if (search->stopped && search->best_peak != UINT64_MAX)
-        return BERTH_OK; /* nobody waits for this one any more */
+        return BERTH_OK;
     fitting f = {.search = search, .p = p, .rule = rule};
     f.work_limit = (uint64_t)p->item_count * 64 + ((uint64_t)2 << 20);
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;
@@ -297,7 +302,7 @@ berth_status berth__fit(berth__search *search, berth__fit_order order, berth__fi
     status = berth__fit_list(p, order, list);
     if (!status)
         status = pass(&f, list);
-    if (!status && !(search->stopped && search->stop == BERTH_STOP_CANCELLED))
+    if (!status && !f.is_given_up && !(search->stopped && search->stop == BERTH_STOP_CANCELLED))
         berth__search_offer(search, f.offsets, name);
 out:
     fitting_finish(&f);

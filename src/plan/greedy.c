@@ -8,6 +8,7 @@
 #include "plan/fit.h"
 #include "plan/prepared.h"
 #include "plan/solver.h"
+#include "plan/stack.h"
 
 /* Items in order of their end, by counting. The caller frees; NULL if there is no memory. */
 static uint32_t *list_ends(const berth__prepared *p)
@@ -31,8 +32,7 @@ static uint32_t *list_ends(const berth__prepared *p)
 
 /* Goes through the columns; what ends comes before what begins. All that begin in a column are live together,
  * so time does not order them: the longest-lived goes first, down in the arena, where it is in nobody's way.
- * A stop is heeded only if it is a cancellation: on the others this plan is worth its few milliseconds, since
- * it may be the only one. */
+ * A stop for want of steps is not heeded: this plan is worth its few, since it may be the only one. */
 static berth_status walk(berth__search *search, berth__blocks *blocks, const uint32_t *ends,
                          uint32_t *block_of, uint64_t *offsets)
 {
@@ -52,7 +52,7 @@ static berth_status walk(berth__search *search, berth__blocks *blocks, const uin
             if (status)
                 return status;
             offsets[i] = blocks->nodes[block_of[i]].start;
-            if (berth__search_step(search, 1) && search->stop == BERTH_STOP_CANCELLED)
+            if (berth__search_step(search, 1) && search->stop != BERTH_STOP_STEPS)
                 return BERTH_OK;
         }
         BERTH_DCHECK(first % 1024 || berth__blocks_is_valid(blocks), "blocks tile the arena");
@@ -74,6 +74,8 @@ berth_status berth__greedy_above(berth__search *search, uint64_t floor, uint64_t
         status = floor ? berth__blocks_take(&blocks, floor, 1, &ground) : BERTH_OK;
     if (!status)
         status = walk(search, &blocks, ends, block_of, offsets);
+    if (!status && search->stopped && search->stop == BERTH_STOP_CLOCK)
+        berth__stack_above(p, offsets);
     berth__heap_free(block_of);
     berth__heap_free(ends);
     berth__blocks_finish(&blocks);

@@ -25,6 +25,7 @@
 #include "plan/gaps.h"
 #include "plan/heights.h"
 #include "plan/sort.h"
+#include "plan/stack.h"
 
 enum {
     WINDOW_LEVELS = 10,       /* windows of 16, 128, 1024, ... columns */
@@ -336,7 +337,12 @@ berth_status berth__pass_run(berth__search *search, berth__pass_order order, uin
     *peak = s.p->item_count ? UINT64_MAX : 0;
     if (s.p->item_count == 0 || s.p->column_count > COLUMNS_AT_MOST)
         return BERTH_OK;
+    memset(offsets, 0xff, (size_t)s.p->item_count * sizeof *offsets); /* BERTH_NO_OFFSET */
     berth_status status = run(&s, order, peak);
+    /* Time is up before there was any plan: half a pass is better than nothing. */
+    if (!status && *peak == UINT64_MAX && search->best_peak == UINT64_MAX && search->stopped &&
+        search->stop == BERTH_STOP_CLOCK)
+        *peak = berth__stack_above(s.p, offsets);
     if (status == BERTH_OUT_OF_HOST_MEMORY)
         status = berth__fail(status, "no memory for a first-fit pass over %u items", s.p->item_count);
     pass_finish(&s);

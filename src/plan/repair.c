@@ -325,6 +325,8 @@ static berth_status run(repair *r)
         r->by_area = failures % 2 == 0;
         status = press(r, capacity, moves + 20 * (uint64_t)r->pool_count);
         bool pressed = r->pool_count == 0;
+        if (r->search->stopped && !pressed)
+            break;
         if (status == BERTH_OK)
             status = complete(r);
         if (status != BERTH_OK)

@@ -6,6 +6,7 @@
 #include "plan/prepared.h"
 #include "plan/rules.h"
 #include "plan/solver.h"
+#include "plan/stack.h"
 
 static const berth__solver *const solvers[] = {
     &berth__solver_auto,
@@ -127,15 +128,29 @@ static berth_solve_options options_or_default(const berth_solve_options *options
     return complete;
 }
 
-/* A stop that came before the first plan leaves none; then the fastest solver makes one after all, unless the
- * caller wants none. */
+/* Nothing is as quick. */
+static berth_status offer_a_stack(berth__search *search)
+{
+    const size_t count = search->prepared->item_count;
+    uint64_t *offsets = berth__heap_alloc(count * sizeof *offsets);
+    if (!offsets)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu offsets", count);
+    memset(offsets, 0xff, count * sizeof *offsets); /* BERTH_NO_OFFSET */
+    berth__stack_above(search->prepared, offsets);
+    berth__search_offer(search, offsets, "stack");
+    berth__heap_free(offsets);
+    return BERTH_OK;
+}
+
+/* A stop that came before the first plan leaves none; then one is made after all, unless the caller wants
+ * none: by the fastest solver where only steps are short, by stacking where time is. */
 static berth_status search_run(berth__search *search, const berth__solver *solver)
 {
     berth_status status = berth__bound(search->prepared, &search->lower_bound);
     if (!status)
         status = solver->run(search);
     if (!status && search->best_peak == UINT64_MAX && search->stop != BERTH_STOP_CANCELLED)
-        status = berth__solver_greedy.run(search);
+        status = search->stop == BERTH_STOP_CLOCK ? offer_a_stack(search) : berth__solver_greedy.run(search);
     if (!status && search->best_peak == UINT64_MAX)
         status = berth__fail(BERTH_CANCELLED, "stopped before there was any plan");
     return status;

@@ -26,7 +26,9 @@
 #include <string.h>
 
 #include "plan/maxtree.h"
+#include "plan/pins.h"
 #include "plan/sort.h"
+#include "plan/stack.h"
 
 #define NONE UINT32_MAX
 
@@ -55,8 +57,9 @@ typedef struct valley {
     uint32_t *next, *previous;
     uint64_t *height;
 
-    uint32_t *pins; /* positions of pins in order of height, those from next_pin on not in the skyline yet */
-    uint32_t pin_count;
+    berth__pin *pin; /* in order of height */
+    berth__pins pins;
+    uint32_t pins_left; /* those that are not in the skyline yet */
 } valley;
 
 static uint32_t item_at(const valley *v, uint32_t position)
@@ -169,14 +172,20 @@ static berth_status collect_pins(valley *v)
 {
     if (!v->prepared->fixed)
         return BERTH_OK;
-    v->pins = berth__heap_alloc((size_t)v->count * 2 * sizeof *v->pins);
-    if (!v->pins)
+    uint32_t *order = berth__heap_alloc((size_t)v->count * 2 * sizeof *order), count = 0;
+    if (!order)
         return BERTH_OUT_OF_HOST_MEMORY;
     for (uint32_t p = 0; p < v->count; p++)
         if (v->prepared->fixed[item_at(v, p)] != BERTH_NO_OFFSET)
-            v->pins[v->pin_count++] = p;
-    berth__sort_indices(v->pins, v->pins + v->count, v->pin_count, lower_pin_first, v);
-    return BERTH_OK;
+            order[count++] = p;
+    berth__sort_indices(order, order + v->count, count, lower_pin_first, v);
+    v->pin = berth__heap_alloc(((size_t)count + 1) * sizeof *v->pin);
+    for (uint32_t k = 0; v->pin && k < count; k++)
+        v->pin[k] = (berth__pin){v->lower[order[k]], v->upper[order[k]], order[k]};
+    v->pins_left = count;
+    const bool ok = v->pin && berth__pins_init(&v->pins, v->pin, count, v->columns);
+    berth__heap_free(order);
+    return ok ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
 }
 
 static berth_status valley_init(valley *v, unsigned variant)
@@ -217,7 +226,8 @@ static void valley_finish(valley *v)
     berth__heap_free(v->next);
     berth__heap_free(v->previous);
     berth__heap_free(v->height);
-    berth__heap_free(v->pins);
+    berth__pins_finish(&v->pins);
+    berth__heap_free(v->pin);
     berth__maxtree_finish(&v->best_by_start);
     berth__maxtree_finish(&v->best_by_end);
     berth__maxtree_finish(&v->soonest);
@@ -333,15 +343,6 @@ static uint32_t choose(const valley *v, uint32_t left, uint32_t right)
                                first_ending_at(v, inside, v->start_first[column + 1], right + 1));
 }
 
-/* The lowest pin above a valley that is not in the skyline yet; NONE if there is none. */
-static uint32_t lowest_pin(const valley *v, uint32_t left, uint32_t right)
-{
-    for (uint32_t k = 0; k < v->pin_count; k++)
-        if (v->lower[v->pins[k]] < right && v->upper[v->pins[k]] > left)
-            return k;
-    return NONE;
-}
-
 static uint32_t raise(valley *v, uint32_t segment, uint64_t height)
 {
     v->height[segment] = height;
@@ -353,8 +354,9 @@ static uint32_t fill_below_pins(valley *v, uint32_t segment, uint32_t *left_to_p
 {
     const uint32_t right = v->next[segment];
     const uint64_t floor = v->height[segment];
-    const uint32_t pin = lowest_pin(v, segment, right);
-    const uint64_t ceiling = pin == NONE ? UINT64_MAX : v->prepared->fixed[item_at(v, v->pins[pin])];
+    const uint32_t pin = berth__pins_lowest(&v->pins, segment, right);
+    const uint64_t ceiling =
+        pin == BERTH__NO_PIN ? UINT64_MAX : v->prepared->fixed[item_at(v, v->pin[pin].item)];
     const uint32_t position = ceiling == floor ? NONE : choose(v, segment, right);
     if (position != NONE) {
         const uint32_t item = item_at(v, position);
@@ -367,11 +369,10 @@ static uint32_t fill_below_pins(valley *v, uint32_t segment, uint32_t *left_to_p
     }
     if (ceiling ==
         floor) { /* all its columns are this low: none may be higher, and lower ones are walls away */
-        uint32_t in = v->pins[pin];
-        memmove(v->pins + pin, v->pins + pin + 1, (v->pin_count - pin - 1) * sizeof *v->pins);
-        v->pin_count--;
+        berth__pins_take(&v->pins, pin);
+        v->pins_left--;
         --*left_to_place;
-        return place(v, segment, in, ceiling);
+        return place(v, segment, v->pin[pin].item, ceiling);
     }
     uint64_t wall =
         left_wall(v, segment) < right_wall(v, segment) ? left_wall(v, segment) : right_wall(v, segment);
@@ -392,6 +393,18 @@ static uint32_t fill(valley *v, uint32_t segment, uint32_t *left_to_place)
                  berth__item_align(v->prepared, item_at(v, position), v->height[segment]));
 }
 
+/* Time to stop. The first plan is completed: with few steps left as it was meant to be, since any other would
+ * take longer; against the clock by stacking what has no place yet. */
+static bool give_up(valley *v)
+{
+    const berth_stop why = v->search->stop;
+    if (v->limit == UINT64_MAX && why != BERTH_STOP_CLOCK && why != BERTH_STOP_CANCELLED)
+        return false;
+    v->peak = v->limit == UINT64_MAX && why == BERTH_STOP_CLOCK ? berth__stack_above(v->prepared, v->offsets)
+                                                                : UINT64_MAX;
+    return true;
+}
+
 static void fill_all(valley *v)
 {
     uint32_t segment = 0, left_to_place = v->count;
@@ -409,16 +422,13 @@ static void fill_all(valley *v)
             walked++;
             continue;
         }
-        /* The first plan is finished in any case unless nobody wants it: any other would take longer. */
-        const bool stop = berth__search_step(v->search, 1 + walked / 16) &&
-                          (v->limit != UINT64_MAX || v->search->stop == BERTH_STOP_CANCELLED);
-        if (stop || v->peak >= v->limit) {
-            v->peak = UINT64_MAX;
+        if (berth__search_step(v->search, 1 + walked / 16) && give_up(v))
             return;
-        }
+        if (v->peak >= v->limit)
+            break;
         walked = 0;
         segment =
-            v->pin_count ? fill_below_pins(v, segment, &left_to_place) : fill(v, segment, &left_to_place);
+            v->pins_left ? fill_below_pins(v, segment, &left_to_place) : fill(v, segment, &left_to_place);
     }
     if (v->peak >= v->limit)
         v->peak = UINT64_MAX;
@@ -439,6 +449,7 @@ berth_status berth__valley_run(berth__search *search, unsigned variant, uint64_t
     *peak = 0;
     if (v.count == 0)
         return BERTH_OK;
+    memset(offsets, 0xff, (size_t)v.count * sizeof *offsets); /* BERTH_NO_OFFSET */
     berth_status status = valley_init(&v, variant);
     if (status == BERTH_OK)
         fill_all(&v);
