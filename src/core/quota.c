@@ -168,10 +168,10 @@ static int64_t claim_extra(berth__quota *q)
 
 bool berth__quota_take_slow(berth__quota *q, uint64_t size_bytes)
 {
+    if (!q->rises && size_bytes > INT64_MAX / 2) /* no limit is that high */
+        return false;
     uint32_t thread = berth__thread();
     berth__quota_slot *slot = berth__quota_slot_of(q, thread);
-    if (size_bytes > INT64_MAX / 2)
-        return false;
     if (slot && thread >= BERTH__QUOTA_SLOTS && berth__quota_take_at(slot, size_bytes))
         return true;
     lock(q);
