@@ -14,7 +14,7 @@
 enum {
     FORMS = BERTH__WELD_LEVELS + 1,
     LOOK_STEPS = 60000,
-    FRESH_STEPS = 5000,
+    FRESH_STEPS = 10000,
     FIRST_SLICE = 100000,
     LARGEST_WELDED = 20000
 };
@@ -146,7 +146,7 @@ berth_status berth__phase_exact(berth__search *search)
     berth_status status = begin(&a, search);
     uint64_t slice = FIRST_SLICE;
     for (unsigned turn = 0; !status && !search->stopped && can_ask(&a); turn++) {
-        const uint64_t until = search->steps + 4 * slice;
+        const uint64_t until = search->steps + 8 * slice;
         while (a.forms[0].exact && !status && !search->stopped && search->steps < until)
             status = ask_afresh(&a, choose_target(search, turn));
         for (int k = 0; k < FORMS && !status && !search->stopped; k++) {

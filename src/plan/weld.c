@@ -103,7 +103,7 @@ static void weld_all(welding *w, weld_rule last, berth__search *search)
     }
 }
 
-static berth_status begin(welding *w)
+static berth_status welding_init(welding *w)
 {
     const berth__prepared *p = w->from;
     const size_t count = w->count, columns = (size_t)w->columns + 2;
@@ -140,7 +140,7 @@ static berth_status begin(welding *w)
     return BERTH_OK;
 }
 
-static void end(welding *w)
+static void welding_finish(welding *w)
 {
     void *all[] = {w->parts,       w->alignment,      w->into,          w->shift,
                    w->scratch,     w->lives,          w->ending.first,  w->ending.list,
@@ -297,12 +297,12 @@ berth_status berth__weld(const berth__prepared *from, berth__weld_level level, u
                  .columns = from->column_count,
                  .random = seed,
                  .is_varied = seed != 0};
-    berth_status status = begin(&w);
+    berth_status status = welding_init(&w);
     if (status == BERTH_OK) {
         weld_all(&w, level == BERTH__WELD_SUCCESSORS ? WELD_PARTNERED : WELD_TOGETHER, search);
         status = finish(&w, welded);
     }
-    end(&w);
+    welding_finish(&w);
     return status;
 }
 

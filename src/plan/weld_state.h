@@ -8,8 +8,7 @@
 
 enum {
     WELD_ONE = 256,
-    WELD_DARE_TOGETHER =
-        13, /* what starts and ends together for no reason does so by chance about as often */
+    WELD_DARE_TOGETHER = 13, /* so much is dared before what starts and ends together is put together */
 };
 
 /* What is left of a piece of the first problem and all that has been welded to it. Items of several pieces
