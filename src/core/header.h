@@ -41,10 +41,12 @@ BERTH__NO_ASAN static inline bool berth__header_is_live(const void *block)
     return header->check == berth__header_check(block, header->offset);
 }
 
-/* Of what should be a live block. */
+/* Of what should be a live block: the source checks that afterwards, so any pointer may come here. */
+typedef uint64_t __attribute__((aligned(1), may_alias)) berth__any_word;
 BERTH__NO_ASAN static inline uint64_t berth__header_word(const void *block)
 {
-    return berth__header_of(block)->size_and_tag;
+    uintptr_t word = (uintptr_t)block - sizeof(berth__header) + offsetof(berth__header, size_and_tag);
+    return *(const berth__any_word *)word;
 }
 static inline uint64_t berth__size_of_word(uint64_t word)
 {

@@ -392,21 +392,21 @@ void berth_scope_thread_bytes(uint64_t *held_bytes, uint64_t *peak_bytes)
         *peak_bytes = peak > 0 ? (uint64_t)peak : 0;
 }
 
+/* First what each thread is to go by, then its slots are closed: before its next allocation it comes by. */
 void berth_scope_clear(void)
 {
     uint32_t count = atomic_load_explicit(&label_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++) {
-        berth__quota_clear(&labels[i].quota);
-        STORE(labels[i].num_scopes, 0);
-        STORE(labels[i].max_scope_bytes, 0);
-    }
     for (berth__holder *holder = atomic_load(&holders); holder; holder = holder->next) {
-        /* Before its next allocation its thread comes by here, since its slots are closed. */
         int64_t held = berth__holder_held(holder);
         STORE(holder->clear_bytes, held > 0 ? held : 0);
         for (uint32_t i = 0; i < count; i++) {
             STORE(holder->counts[i].num_scopes, 0);
             STORE(holder->counts[i].max_scope_bytes, 0);
         }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        berth__quota_clear(&labels[i].quota);
+        STORE(labels[i].num_scopes, 0);
+        STORE(labels[i].max_scope_bytes, 0);
     }
 }

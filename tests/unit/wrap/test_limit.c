@@ -186,6 +186,25 @@ static void threads_never_exceed_it(void **state)
     berth_budget_release(budget);
 }
 
+/* Who looks into the source's header does so at any pointer; the source says what is wrong with it. */
+static void a_crooked_pointer_reaches_the_source(void **state)
+{
+    (void)state;
+    berth_budget *budget = new_budget(1000);
+    berth_allocator *system = new_system(),
+                    *over[2] = {limited(berth_allocator_retain(system), budget), NULL};
+    assert_int_equal(berth_scope_meter_create(system, &over[1]), BERTH_OK);
+    for (size_t i = 0; i < BERTH_COUNT_OF(over); i++) {
+        char *p = take(over[i], 100);
+        assert_int_equal(berth_deallocate(over[i], p + 1, 0, NULL), BERTH_BAD_FREE);
+        give(over[i], p);
+        berth_allocator_release(over[i]);
+    }
+    assert_int_equal(berth_budget_in_use(budget), 0);
+    berth_allocator_release(system);
+    berth_budget_release(budget);
+}
+
 static void bad_arguments_are_refused(void **state)
 {
     (void)state;
@@ -207,6 +226,7 @@ int main(void)
         cmocka_unit_test(a_failure_beneath_costs_nothing),
         cmocka_unit_test(a_changed_limit_holds_at_once),
         cmocka_unit_test(threads_never_exceed_it),
+        cmocka_unit_test(a_crooked_pointer_reaches_the_source),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
