@@ -10,6 +10,7 @@
  *     valleys       the other nine variants
  *     passes        first fit in other orders
  *     heuristics    what others use; auto is never worse than any of them
+ *     windows       more than 2,048 items: exact search of stretches of time, for the bound and for the plan
  *     exact         up to 2,048 items, welded or whole: decides one capacity after another, to the proof if
  *                   there is time
  *     repair        whatever budget is left
@@ -17,16 +18,18 @@
  * The budget is a number of steps, so that the answer is the same on a slow machine; a clock is the caller's
  * and speaks through the progress callback. */
 #include "plan/exact.h"
+#include "plan/fit.h"
 #include "plan/passes.h"
 #include "plan/phases.h"
 #include "plan/prepared.h"
 #include "plan/repair.h"
 #include "plan/solver.h"
 #include "plan/valley.h"
+#include "plan/window.h"
 
 /* A heuristic gets one of so many parts of the steps: auto is never worse than one that makes do with that.
  */
-enum { HEURISTIC_SHARES = 32 };
+enum { HEURISTIC_SHARES = 32, WINDOW_ITEMS = 250 };
 
 /* Steps by effort. One is a fifth of a microsecond in the exact search, a half where many items are placed,
  * so that the default is over within about two seconds, and sooner where there is little to search. Whatever
@@ -132,7 +135,9 @@ static berth_status run_heuristics(berth__search *search)
     const uint64_t share = search->step_budget / HEURISTIC_SHARES;
     uint64_t meetings = 0;
     berth_status status = count_meetings(search->prepared, &meetings);
-    for (size_t k = 0; k < BERTH_COUNT_OF(all) && meetings <= share && !status && !search->stopped; k++)
+    for (size_t k = 0; k < BERTH_COUNT_OF(all) && meetings / BERTH__FIT_LOOKS_A_STEP <= share && !status &&
+                       !search->stopped;
+         k++)
         status = run_heuristic(search, all[k], share);
     return status;
 }
@@ -153,10 +158,10 @@ static uint64_t part_of(const berth__search *search, unsigned percent)
 }
 
 /* Repair gains most at first: it gets a part of what is left, but not more for a longer budget. */
-static uint64_t repair_steps(const berth__search *search, bool is_small)
+static uint64_t repair_steps(const berth__search *search, unsigned percent)
 {
     const uint64_t item_count = search->prepared->item_count;
-    const uint64_t part = part_of(search, is_small ? 1 : 8) + item_count / 4, most = 50 * item_count;
+    const uint64_t part = part_of(search, percent) + item_count / 4, most = 50 * item_count;
     return part < most ? part : most;
 }
 
@@ -167,13 +172,23 @@ static uint64_t pass_steps(const berth__search *search)
     return part_of(search, 5) + search->prepared->item_count;
 }
 
+/* Exact search where it is too large for the whole: first whether the bound can be reached at all, then for
+ * what sticks out. */
+static berth_status run_windows(berth__search *search)
+{
+    berth_status status = berth__window_bound(search, WINDOW_ITEMS, part_of(search, 20));
+    if (!status && !search->stopped)
+        status = berth__window_improve(search, WINDOW_ITEMS, part_of(search, 30));
+    return status;
+}
+
 /* When the heuristics come, for so many steps an item: first of all where what comes before them might use up
  * the budget, since never to be worse than one of them is a promise; else after the first valley, or after
- * all of them. Of very many items the greedy one alone is certain to be finished, and it comes late. */
+ * all of them. */
 static unsigned heuristics_turn(uint64_t steps_an_item, bool is_large)
 {
     if (is_large)
-        return 2;
+        return steps_an_item < 8 ? 0 : 1;
     return steps_an_item < 64 ? 0 : steps_an_item < 1000 ? 1 : 2;
 }
 
@@ -189,34 +204,37 @@ static berth_status pipeline(berth__search *search)
 #define PHASE(name, call)                                                    \
     if (!status && !search->stopped && !berth__search_phase(search, (name))) \
         status = (call);
-#define HEURISTICS(at)                                       \
-    if (turn == (at)) {                                      \
-        PHASE("greedy", run_greedy(search, &is_greedy_done)) \
-        if (!is_large)                                       \
-            PHASE("heuristics", run_heuristics(search))      \
+#define HEURISTICS(at)                                           \
+    if (turn == (at)) {                                          \
+        if (!is_large) /* else it comes late */                  \
+            PHASE("greedy", run_greedy(search, &is_greedy_done)) \
+        PHASE("heuristics", run_heuristics(search))              \
     }
 #define PUT_TOGETHER(now)                                  \
     if ((now) && !is_small)                                \
         PHASE("fuse", berth__phase_fuse(search, pipeline)) \
     if ((now) && !is_large)                                \
     PHASE("weld", berth__phase_weld(search))
-    if (is_large) /* it is plain from the start whether they can be finished */
-        PHASE("heuristics", run_heuristics(search))
     HEURISTICS(0)
     if (is_large && !is_full)
         PHASE("pass", run_passes(search, BERTH__PASS_LIFE, BERTH__PASS_LIFE + 1, item_count + item_count / 2))
     PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
     if (is_large && !is_full)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
-    PUT_TOGETHER(is_large || is_full)
     HEURISTICS(1)
+    PUT_TOGETHER(is_large || is_full)
     PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
     HEURISTICS(2)
+    PHASE("greedy", run_greedy(search, &is_greedy_done))
+    if (!is_small && !is_large && !is_full)
+        PHASE("repair, first look", berth__repair(search, repair_steps(search, 10)))
     PHASE("passes", run_passes(search, is_large ? BERTH__PASS_LIFE + 1 : BERTH__PASS_LIFE, BERTH__PASS_ORDERS,
                                pass_steps(search)))
     PUT_TOGETHER(!is_large && !is_full)
     PHASE("exact, first look", berth__phase_exact_look(search))
-    PHASE("repair", berth__repair(search, repair_steps(search, is_small)))
+    PHASE("repair", berth__repair(search, repair_steps(search, is_small ? 1 : 8)))
+    if (!is_small)
+        PHASE("windows", run_windows(search))
     PHASE("exact", berth__phase_exact(search))
     PHASE("repair to the end", berth__repair(search, UINT64_MAX))
 #undef PUT_TOGETHER

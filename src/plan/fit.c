@@ -276,7 +276,7 @@ static berth_status pass(fitting *f, const uint32_t *list)
                                f->span_count);
         sort_spans(f);
         put(f, item, choose(f, item));
-        const bool stop = berth__search_step(f->search, f->work - before + 1);
+        const bool stop = berth__search_step(f->search, (f->work - before) / BERTH__FIT_LOOKS_A_STEP + 1);
         f->is_given_up = stop && f->search->best_peak != UINT64_MAX && k + 1 < f->p->item_count;
         if (f->is_given_up) /* nobody waits for this one any more */
             return BERTH_OK;

@@ -12,6 +12,9 @@ typedef enum berth__fit_order {
     BERTH__FIT_BY_BREADTH,
 } berth__fit_order;
 
+/* A look at one that is placed already is that much cheaper than placing one. */
+enum { BERTH__FIT_LOOKS_A_STEP = 16 };
+
 typedef enum berth__fit_rule { BERTH__FIT_FIRST, BERTH__FIT_BEST } berth__fit_rule;
 
 /* Places all items and offers the plan as `name`. Pins, pieces and alignments are seen exactly. Bounded work:
