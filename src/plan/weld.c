@@ -4,27 +4,27 @@
  * places half as many. A plan of the welded problem is a plan of the first one; that it has none proves
  * nothing.
  *
- *     successor   one ends where one of the same size starts,      +------+------+        +-------------+
- *                 and no other of that size does either            |  a   |  b   |   ->   |      a      |
- *                                                                  +------+------+        +-------------+
+ *     successor   one ends where one of the same size starts,   +------+------+      +-------------+
+ *                 and no other of that size does either         |  a   |  b   |  ->  |      a      |
+ *                                                               +------+------+      +-------------+
  *
- *     stack       two or three live equally long, and together      +------+------+
- *                 have the size of one that ends where they         |      |  c   |
- *                 start or starts where they end                    |  a   +------+   ->   a, then (b, c) one
- *                                                                   |      |  b   |       item, then all
- * three
- *                                                                   +------+------+
+ *     stack       two or three live equally long, and together  +------+------+      +------+------+
+ *                 have the size of one that ends where they     |      |  c   |      |      |      |
+ *                 start or starts where they end; then the      |  a   +------+  ->  |  a   | b, c |
+ *                 first rule takes them all                     |      |  b   |      |      |      |
+ *                                                               +------+------+      +------+------+
  *
- *     column      all that start at one time end together, or       nobody else has a reason to lie between
- *                 all that end together started together            them
+ *     together    all that start at one time end together, or
+ *                 all that end together started together
  *
  * A rectangle cut into pieces again and again is put together by these rules in the reverse order of the
- * cuts. At a moment before and after which nothing is free the first rule is even certain: what ends and what
- * starts there must cover the same heights.
+ * cuts. Where one ends and one starts, and nothing is free before and after, the first rule is even certain:
+ * both must cover the same heights. Else two sizes may be equal by chance, so the surest are welded first
+ * (is_sure in weld_rules.c); what is in doubt has often become plain by the time that nothing sure is left.
  *
- * Each round looks at all items once and does all that one rule finds; rounds shrink quickly. Moments
- * at which nothing ends or nothing starts any more go away, which makes more items meet. The answer depends
- * on the canonical order of items only. */
+ * Each round looks at all items once and does all that one rule finds; rounds shrink quickly. Moments at
+ * which nothing ends or nothing starts any more go away, which makes more items meet. The answer depends on
+ * the canonical order of items and on the seed only. */
 #include <string.h>
 
 #include "plan/sort.h"
@@ -74,14 +74,14 @@ static void renumber(welding *w)
  * has become plain. Where there are very many, few finds are none, or rounds would be without number. */
 static void weld_all(welding *w, weld_rule last, berth__search *search)
 {
-    static const double darings[] = {0.0, 8.0, 26.0, 77.0, 1e300};
+    static const double darings[] = {0.0, 50.0, 200.0, 800.0, 1e300};
     bool found = false;
     unsigned dare = 0;
     for (int rule = WELD_SUCCESSORS; !berth__search_step(search, w->count / 8);) {
         const bool are_many = w->count > MANY;
         const uint32_t few = are_many ? w->count / 50 : 0;
         const unsigned dares = BERTH_COUNT_OF(darings) - are_many; /* guesses alone would lead nowhere */
-        w->daring = darings[dare];
+        w->daring = darings[dare] * w->boldness;
         const uint32_t welds = berth__weld_apply(w, (weld_rule)rule);
         if (welds > 0) {
             drop_welded(w);
@@ -291,12 +291,14 @@ fail:
 berth_status berth__weld(const berth__prepared *from, berth__weld_level level, uint64_t seed,
                          berth__search *search, berth__welded *welded)
 {
+    static const double boldness[] = {0.125, 0.5, 1.0, 2.0};
     *welded = (berth__welded){0};
     welding w = {.from = from,
                  .count = from->piece_count,
                  .columns = from->column_count,
                  .random = seed,
                  .is_varied = seed != 0};
+    w.boldness = seed ? boldness[seed % BERTH_COUNT_OF(boldness)] : 1.0;
     berth_status status = welding_init(&w);
     if (status == BERTH_OK) {
         weld_all(&w, level == BERTH__WELD_SUCCESSORS ? WELD_PARTNERED : WELD_TOGETHER, search);

@@ -22,8 +22,9 @@ typedef struct berth__welded {
     uint32_t item_count;      /* of the first problem */
 } berth__welded;
 
-/* Counts its work in `search` and stops early with it, with whatever is welded by then. Needs about 100 bytes
- * an item while it works. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+/* Seed 0 goes by the rules alone; every other varies how sure is sure enough, and so what is welded. Counts
+ * its work in `search` and stops early with it, with whatever is welded by then. Needs about 75 bytes an item
+ * while it works. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__weld(const berth__prepared *from, berth__weld_level level, uint64_t seed,
                          berth__search *search, berth__welded *welded);
 void berth__welded_finish(berth__welded *welded);

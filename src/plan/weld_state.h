@@ -8,7 +8,7 @@
 
 enum {
     WELD_ONE = 256,
-    WELD_DARE_TOGETHER = 13, /* so much is dared before what starts and ends together is put together */
+    WELD_DARE_TOGETHER = 800, /* so much is dared before what starts and ends together is put together */
 };
 
 /* What is left of a piece of the first problem and all that has been welded to it. Items of several pieces
@@ -40,7 +40,8 @@ typedef struct welding {
     uint32_t *scratch;           /* by part */
     bool has_looked;             /* the lists are of now */
 
-    double daring; /* how likely chance may be, in parts of WELD_ONE; see is_sure */
+    double daring;   /* how likely chance may be, in parts of WELD_ONE; see is_sure */
+    double boldness; /* what dares are multiplied with */
     bool is_varied;
     uint64_t random;
 } welding;
