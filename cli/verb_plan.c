@@ -182,20 +182,33 @@ static void print_binding(FILE *out, const plan_answer *a, const size_t *live, s
     }
 }
 
+/* The last phase after which there was a better plan than before it. */
+static size_t phase_that_found(const cli_solving *s)
+{
+    size_t found = 0;
+    uint64_t before = UINT64_MAX;
+    for (size_t k = 0; k < s->phase_count; k++) {
+        found = s->phases[k].best_bytes < before ? k : found;
+        before = s->phases[k].best_bytes;
+    }
+    return found;
+}
+
 static void print_phases(FILE *out, const cli_solving *s)
 {
     char time[CLI_SIZE_ROOM], size[CLI_SIZE_ROOM], gained[CLI_SIZE_ROOM];
     uint64_t before = UINT64_MAX;
+    const size_t found = phase_that_found(s);
     fprintf(out, "\n  %-20s %10s %14s %12s %12s\n", "phase", "time", "steps", "best after", "gained");
     for (size_t k = 0; k < s->phase_count; k++) {
         const cli_phase *p = &s->phases[k];
-        bool first = before == UINT64_MAX, better = p->best_bytes < before && !first;
+        const bool better = p->best_bytes < before, first = better && before == UINT64_MAX;
         fprintf(out, "  %-20s %10s %14" PRIu64 " %12s %12s%s\n", p->name, cli_time_text(p->seconds, time),
                 p->steps, p->best_bytes == UINT64_MAX ? "-" : cli_size_text(p->best_bytes, size),
-                better  ? cli_size_text(before - p->best_bytes, gained)
-                : first ? "first plan"
-                        : "-",
-                strcmp(p->name, s->certificate.solver) == 0 ? "  found the plan" : "");
+                first    ? "first plan"
+                : better ? cli_size_text(before - p->best_bytes, gained)
+                         : "-",
+                k == found ? "  found the plan" : "");
         before = p->best_bytes;
     }
 }

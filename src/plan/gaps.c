@@ -109,15 +109,17 @@ berth_status berth__gaps_open(berth__gaps *gaps, const uint64_t *offsets, uint32
         return status;
     gaps->looked_at += count;
     const uint64_t mask = sort_gathered(gaps, count);
+    berth__taken *last = NULL;
     for (uint32_t k = 0; k < count; k++) {
         const berth__taken_for *taken = &gaps->unsorted[gaps->keys[k] & mask];
-        berth__taken *last = gaps->whole_count ? &gaps->whole[gaps->whole_count - 1] : NULL;
-        if (taken->lower > lower || taken->upper < upper)
+        if (taken->lower > lower || taken->upper < upper) {
             gaps->part[gaps->part_count++] = *taken;
-        else if (last && taken->from <= last->to)
+        } else if (last && taken->from <= last->to) {
             last->to = taken->to > last->to ? taken->to : last->to;
-        else
-            gaps->whole[gaps->whole_count++] = (berth__taken){taken->from, taken->to};
+        } else {
+            last = &gaps->whole[gaps->whole_count++];
+            *last = (berth__taken){taken->from, taken->to};
+        }
     }
     return BERTH_OK;
 }
