@@ -128,10 +128,10 @@ BERTH_API berth_status berth_problem_live(const berth_problem *problem, int64_t 
 /* Gives every buffer an offset: offsets[i] for buffers[i], an array of the caller's with buffer_count places.
  * On BERTH_OK the offsets are a valid plan, also when it does not fit the capacity: see certificate->fits.
  * The same problem, seed and step budget give the same answer, on any machine and however many threads solve
- * at once; one search runs on the calling thread alone. The caller sets certificate->struct_size; both pointers
- * may be NULL but offsets not. Any thread; nothing is shared.
- * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_NOT_FOUND (no such solver),
- * BERTH_OUT_OF_HOST_MEMORY, BERTH_CANCELLED (stopped before there was any plan). */
+ * at once; one search runs on the calling thread alone. The caller sets certificate->struct_size; both
+ * pointers may be NULL but offsets not. Any thread; nothing is shared. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_OVERFLOW, BERTH_NOT_FOUND (no such solver), BERTH_OUT_OF_HOST_MEMORY, BERTH_CANCELLED (stopped before
+ * there was any plan). */
 BERTH_API berth_status berth_solve(const berth_problem *problem, const berth_solve_options *options,
                                    uint64_t *offsets, berth_certificate *certificate);
 

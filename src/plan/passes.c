@@ -70,7 +70,7 @@ typedef struct pass {
 /* The length of a life on a scale of half powers of two: 2 log2, rounded down. */
 static unsigned life_class(uint32_t life, bool fine)
 {
-    const unsigned whole = 31U - (unsigned)__builtin_clz(life | 1);
+    const unsigned whole = life > 1 ? 31U - (unsigned)__builtin_clz(life) : 0;
     const bool upper_half = fine && (uint64_t)life * life >= (uint64_t)2 << (2 * whole);
     return 2 * whole + upper_half;
 }
