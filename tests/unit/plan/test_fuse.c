@@ -11,16 +11,8 @@
 #include "plan/fuse.h"
 #include "plan/valley.h"
 #include "plan_families.h"
+#include "plan_phase.h"
 #include "plan_random.h"
-
-static berth__search search_of(const berth__prepared *prepared)
-{
-    return (berth__search){.prepared = prepared,
-                           .step_budget = UINT64_MAX,
-                           .best_peak = UINT64_MAX,
-                           .lower_bound = prepared->max_live,
-                           .capacity = BERTH__NO_CAPACITY};
-}
 
 /* In canonical order, no column too many, and as full as the whole problem at its fullest. */
 static void expect_prepared(const berth__prepared *small, const berth__prepared *p)

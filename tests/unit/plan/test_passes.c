@@ -11,6 +11,7 @@
 #include "plan/passes.h"
 #include "plan/valley.h"
 #include "plan_families.h"
+#include "plan_phase.h"
 #include "plan_random.h"
 
 static const random_shape shapes[] = {
@@ -60,26 +61,6 @@ static void test_heights(void **state)
         berth__heights_raise(&heights, from, to, to_height);
     }
     berth__heights_finish(&heights);
-}
-
-static void expect_valid(const berth_problem *problem, const berth__prepared *prepared,
-                         const uint64_t *offsets)
-{
-    uint64_t *bytes = malloc((problem->buffer_count + 1) * sizeof *bytes);
-    berth__prepared_expand(prepared, offsets, bytes);
-    berth_verdict verdict = {.struct_size = sizeof verdict};
-    if (berth_problem_check(problem, bytes, &verdict) != BERTH_OK)
-        fail_msg("%s", verdict.words);
-    free(bytes);
-}
-
-static berth__search search_of(const berth__prepared *prepared)
-{
-    return (berth__search){.prepared = prepared,
-                           .step_budget = UINT64_MAX,
-                           .best_peak = UINT64_MAX,
-                           .lower_bound = prepared->max_live,
-                           .capacity = BERTH__NO_CAPACITY};
 }
 
 /* Whether `item` as its hull is free of all other placed pieces at `at`. */

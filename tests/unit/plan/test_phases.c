@@ -13,6 +13,7 @@
 #include "plan/repair.h"
 #include "plan/valley.h"
 #include "plan_families.h"
+#include "plan_phase.h"
 #include "plan_random.h"
 
 static const random_shape shapes[] = {
@@ -64,26 +65,6 @@ static void test_maxtree(void **state)
         berth__maxtree_finish(&tree);
         free(keys);
     }
-}
-
-static void expect_valid(const berth_problem *problem, const berth__prepared *prepared,
-                         const uint64_t *offsets)
-{
-    uint64_t *bytes = malloc((problem->buffer_count + 1) * sizeof *bytes);
-    berth__prepared_expand(prepared, offsets, bytes);
-    berth_verdict verdict = {.struct_size = sizeof verdict};
-    if (berth_problem_check(problem, bytes, &verdict) != BERTH_OK)
-        fail_msg("%s", verdict.words);
-    free(bytes);
-}
-
-static berth__search search_of(const berth__prepared *prepared)
-{
-    return (berth__search){.prepared = prepared,
-                           .step_budget = UINT64_MAX,
-                           .best_peak = UINT64_MAX,
-                           .lower_bound = prepared->max_live,
-                           .capacity = BERTH__NO_CAPACITY};
 }
 
 static void test_every_valley_is_a_plan(void **state)

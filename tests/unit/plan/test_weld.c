@@ -10,17 +10,13 @@
 #include "plan/bound.h"
 #include "plan/weld.h"
 #include "plan_families.h"
+#include "plan_phase.h"
 #include "plan_random.h"
 
 #define BUFFER(from, to, bytes)                                                                \
     {                                                                                          \
         .lower = (from), .upper = (to), .size_bytes = (bytes), .fixed_offset = BERTH_NO_OFFSET \
     }
-
-static berth__search search_of(const berth__prepared *prepared)
-{
-    return (berth__search){.prepared = prepared, .step_budget = UINT64_MAX, .best_peak = UINT64_MAX};
-}
 
 /* How many items are left of the buffers at a level. */
 static uint32_t left_of(const berth_problem_buffer *buffers, size_t count, berth__weld_level level)

@@ -12,6 +12,7 @@
 #include "plan/valley.h"
 #include "plan/window.h"
 #include "plan_families.h"
+#include "plan_phase.h"
 
 static const random_shape tiny[] = {
     {.buffers = 7, .times = 8, .sizes = 6, .unit = 1, .full = 11},
@@ -25,15 +26,6 @@ static const random_shape middling[] = {
     {.buffers = 60, .times = 40, .sizes = 30, .unit = 8, .alignments = 4},
     {.buffers = 60, .times = 40, .sizes = 30, .unit = 1, .pinned_percent = 10},
 };
-
-static berth__search search_of(const berth__prepared *prepared)
-{
-    return (berth__search){.prepared = prepared,
-                           .step_budget = UINT64_MAX,
-                           .best_peak = UINT64_MAX,
-                           .lower_bound = prepared->max_live,
-                           .capacity = BERTH__NO_CAPACITY};
-}
 
 /* A window holds what lives in it, with the same load in every column, in canonical order. */
 static void test_a_window_is_the_problem_of_its_time(void **state)
