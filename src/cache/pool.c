@@ -129,9 +129,9 @@ struct attempt {
 };
 
 /* Blocks that come from the pieces for small ones; a larger alignment would waste them. */
-static bool is_small(size_t rounded, size_t alignment)
+static bool is_small(const berth__pool *pool, size_t rounded, size_t alignment)
 {
-    return rounded <= BERTH__POOL_SMALL && alignment <= BERTH__POOL_SMALL;
+    return rounded <= pool->small_bytes && alignment <= pool->small_bytes;
 }
 
 /* The lowest place in the pieces for small blocks, or in a new piece. */
@@ -140,10 +140,10 @@ static berth__span *find_small(berth__pool *pool, size_t rounded, size_t alignme
     berth__span *span = berth__index_find(&pool->small, rounded, alignment, address);
     uintptr_t start = 0;
     berth__span *piece =
-        span ? NULL : berth__index_find(&pool->mapped, BERTH__POOL_PIECE, BERTH__POOL_PIECE, &start);
+        span ? NULL : berth__index_find(&pool->mapped, pool->piece_bytes, pool->piece_bytes, &start);
     if (!piece)
         return span;
-    piece = berth__arena_take(&pool->arena, piece, start, BERTH__POOL_PIECE);
+    piece = berth__arena_take(&pool->arena, piece, start, pool->piece_bytes);
     berth__arena_put(&pool->arena, piece, &pool->small);
     return berth__index_find(&pool->small, rounded, alignment, address);
 }
@@ -154,7 +154,7 @@ static berth__span *find_free(berth__pool *pool, const struct attempt *a, uintpt
     berth_stream *stream = a->request->stream;
     berth__pool_stream *known = stream ? berth__pool_stream_of(pool, stream, false) : NULL;
     berth__span *span = known ? berth__index_find(&known->index, a->rounded, a->alignment, address) : NULL;
-    if (!span && is_small(a->rounded, a->alignment)) {
+    if (!span && is_small(pool, a->rounded, a->alignment)) {
         span = find_small(pool, a->rounded, a->alignment, address);
         if (!a->anywhere)
             return span;
@@ -176,9 +176,9 @@ static berth_status make_room(berth__pool *pool, struct attempt *a)
         return BERTH_OK;
     }
     /* Room for the alignment too, so that what is grown surely does; the rest stays free for others. */
-    bool small = is_small(a->rounded, a->alignment) && !a->anywhere;
-    size_t alignment = small ? BERTH__POOL_PIECE : a->alignment;
-    size_t grown = (small ? BERTH__POOL_PIECE : a->rounded) + (alignment > BERTH__POOL_GRAIN ? alignment : 0);
+    bool small = is_small(pool, a->rounded, a->alignment) && !a->anywhere;
+    size_t alignment = small ? pool->piece_bytes : a->alignment;
+    size_t grown = (small ? pool->piece_bytes : a->rounded) + (alignment > BERTH__POOL_GRAIN ? alignment : 0);
     /* While memory is mapped the lock is dropped, and others may take or give back the neighbours that were
      * counted on. After two tries all of it is mapped anew: then it is there when the lock is taken again. */
     berth_status status = berth__pool_grow(pool, grown, a->growths++ >= 2);

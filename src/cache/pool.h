@@ -22,10 +22,6 @@
 enum {
     BERTH__POOL_GRAIN = BERTH__ARENA_GRAIN,
     BERTH__POOL_BUCKETS = 64,
-    /* Small blocks come from pieces of their own, so that one that lives long, or waits in a stock, does not
-     * split a hole that a large one needs. */
-    BERTH__POOL_SMALL = 16384,
-    BERTH__POOL_PIECE = 65536
 };
 
 /* What pools that share their limits share. */
@@ -68,6 +64,9 @@ typedef struct berth__pool {
     size_t segment_bytes;
     uint64_t decay_ns;
     double slack;
+    /* Small blocks come from pieces of their own, so that one that lives long, or waits in a stock, does not
+     * split a hole that a large one needs. Smaller ones where little may be idle. */
+    size_t small_bytes, piece_bytes;
     bool (*on_failure)(void *context, size_t size_bytes);
     void *on_failure_context;
     uint64_t (*clock_ns)(void *context);

@@ -285,6 +285,9 @@ static void take_options(berth__pool *pool, const berth_pool_options *o)
     pool->memory_kind = o->memory_kind;
     pool->decay_ns = o->decay_ns;
     pool->slack = o->slack > 0 ? o->slack : o->compacting ? BERTH_POOL_SLACK_COMPACTING : BERTH_POOL_SLACK;
+    bool tight = pool->slack < BERTH_POOL_SLACK;
+    pool->small_bytes = (size_t)(tight ? 4 : 16) << 10;
+    pool->piece_bytes = (size_t)(tight ? 32 : 64) << 10;
     pool->segment_bytes = berth__align_up(o->segment_bytes ? o->segment_bytes : (size_t)20 << 20, 4096);
     pool->on_failure = o->on_failure;
     pool->on_failure_context = o->on_failure_context;

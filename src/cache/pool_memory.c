@@ -92,8 +92,8 @@ static berth_status over_budget(const berth__pool *pool)
  */
 static berth__span *whole_pieces(berth__pool *pool, berth__span *span)
 {
-    uintptr_t first = berth__align_up(span->address, BERTH__POOL_PIECE);
-    uintptr_t end = (span->address + span->size_bytes) & ~(uintptr_t)(BERTH__POOL_PIECE - 1);
+    uintptr_t first = berth__align_up(span->address, pool->piece_bytes);
+    uintptr_t end = (span->address + span->size_bytes) & ~(uintptr_t)(pool->piece_bytes - 1);
     if (end <= first || pool->arena.spare_count < 2) /* a later one takes them out */
         return NULL;
     return berth__arena_take(&pool->arena, span, first, end - first);
@@ -106,7 +106,7 @@ void berth__pool_put(berth__pool *pool, berth__span *span)
     span->ticket = 0;
     berth__pool_hide(pool, (void *)span->address, span->size_bytes);
     span->since_ns = pool->now_ns;
-    if (span->size_bytes <= BERTH__POOL_SMALL)
+    if (span->size_bytes <= pool->small_bytes)
         span = whole_pieces(pool, berth__arena_put(&pool->arena, span, &pool->small));
     if (span)
         berth__arena_put(&pool->arena, span, &pool->mapped);
