@@ -161,4 +161,22 @@ static inline uint64_t random_rounded(const random_problem *random, size_t buffe
     return (random->buffers[buffer].size_bytes + step - 1) / step * step;
 }
 
+/* Problems for single phases: one of everything that a problem can say, and all of it together. */
+static const random_shape phase_shapes[] = {
+    {.buffers = 60, .times = 25, .sizes = 9, .unit = 64},
+    {.buffers = 60, .times = 25, .sizes = 9, .unit = 3, .largest_gap = 3},
+    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .alias_groups = 6},
+    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .alignments = 7},
+    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .pinned_percent = 20},
+    {.buffers = 60,
+     .times = 25,
+     .sizes = 9,
+     .unit = 2,
+     .largest_gap = 2,
+     .alias_groups = 3,
+     .alignments = 4,
+     .pinned_percent = 10,
+     .rounding = 3},
+};
+
 #endif

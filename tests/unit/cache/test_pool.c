@@ -1,51 +1,13 @@
 /* The pool on the CPU: places, limits, giving back, bad frees, threads, and a random run with shadow memory.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/base.h"
-#include "berth/pool.h"
 #include "berth/registry.h"
 #include "berth/scope.h"
 #include "berth/source.h"
-
-#define MIB ((size_t)1 << 20)
-
-static berth_allocator *make(const berth_pool_options *options)
-{
-    berth_allocator *pool = NULL;
-    assert_int_equal(berth_pool_create(options, &pool), BERTH_OK);
-    return pool;
-}
-
-static void *take(berth_allocator *pool, size_t size_bytes)
-{
-    void *p = NULL;
-    assert_int_equal(berth_allocate(pool, size_bytes, BERTH_ALIGNMENT, NULL, &p), BERTH_OK);
-    assert_non_null(p);
-    return p;
-}
-
-static void give(berth_allocator *pool, void *p)
-{
-    assert_int_equal(berth_deallocate(pool, p, 0, NULL), BERTH_OK);
-}
-
-static berth_stats stats_of(berth_allocator *pool)
-{
-    berth_stats stats = {.struct_size = sizeof stats};
-    assert_int_equal(berth_stats_get(pool, &stats), BERTH_OK);
-    return stats;
-}
+#include "unit/cache/pool_test.h"
 
 static void blocks_know_themselves(void **state)
 {

@@ -1,46 +1,8 @@
 /* The pool where it is tight: limits below a piece, figures while an allocation fails, the last free against
  * the release of the handle, snapshots beside allocations, and decay without a lock. */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/base.h"
-#include "berth/pool.h"
-
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
-
-static berth_allocator *make(const berth_pool_options *options)
-{
-    berth_allocator *pool = NULL;
-    assert_int_equal(berth_pool_create(options, &pool), BERTH_OK);
-    return pool;
-}
-
-static void *take(berth_allocator *pool, size_t size_bytes)
-{
-    void *p = NULL;
-    assert_int_equal(berth_allocate(pool, size_bytes, BERTH_ALIGNMENT, NULL, &p), BERTH_OK);
-    return p;
-}
-
-static void give(berth_allocator *pool, void *p)
-{
-    assert_int_equal(berth_deallocate(pool, p, 0, NULL), BERTH_OK);
-}
-
-static berth_stats stats_of(berth_allocator *pool)
-{
-    berth_stats stats = {.struct_size = sizeof stats};
-    assert_int_equal(berth_stats_get(pool, &stats), BERTH_OK);
-    return stats;
-}
+#include "unit/cache/pool_test.h"
 
 /* Small blocks have pieces of their own where there is room for one, and lie elsewhere where there is not. */
 static void small_blocks_find_what_is_left(void **state)

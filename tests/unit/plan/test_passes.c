@@ -14,23 +14,6 @@
 #include "plan_phase.h"
 #include "plan_random.h"
 
-static const random_shape shapes[] = {
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 64},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 3, .largest_gap = 3},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .alias_groups = 6},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .alignments = 7},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .pinned_percent = 20},
-    {.buffers = 60,
-     .times = 25,
-     .sizes = 9,
-     .unit = 2,
-     .largest_gap = 2,
-     .alias_groups = 3,
-     .alignments = 4,
-     .pinned_percent = 10,
-     .rounding = 3},
-};
-
 /* Debug builds and sanitizers take ten times as long. */
 #ifdef NDEBUG
 enum { SCALE = 1 };
@@ -84,7 +67,7 @@ static void test_gaps_against_trying(void **state)
     unsigned found = 0;
     for (uint64_t seed = 0; seed < 240; seed++) {
         random_problem random;
-        random_problem_make(&random, &shapes[seed % BERTH_COUNT_OF(shapes)], seed);
+        random_problem_make(&random, &phase_shapes[seed % BERTH_COUNT_OF(phase_shapes)], seed);
         berth__prepared p;
         assert_int_equal(berth__prepared_init(&p, &random.problem), BERTH_OK);
         berth__search search = search_of(&p);
@@ -129,7 +112,7 @@ static void test_every_pass_is_a_plan(void **state)
     unsigned fitting = 0;
     for (uint64_t seed = 0; seed < 240; seed++) {
         random_problem random;
-        random_problem_make(&random, &shapes[seed % BERTH_COUNT_OF(shapes)], seed);
+        random_problem_make(&random, &phase_shapes[seed % BERTH_COUNT_OF(phase_shapes)], seed);
         berth__prepared prepared;
         assert_int_equal(berth__prepared_init(&prepared, &random.problem), BERTH_OK);
         for (unsigned order = 0; order < BERTH__PASS_ORDERS; order++) {

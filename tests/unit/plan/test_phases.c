@@ -16,23 +16,6 @@
 #include "plan_phase.h"
 #include "plan_random.h"
 
-static const random_shape shapes[] = {
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 64},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 3, .largest_gap = 3},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .alias_groups = 6},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .alignments = 7},
-    {.buffers = 60, .times = 25, .sizes = 9, .unit = 1, .pinned_percent = 20},
-    {.buffers = 60,
-     .times = 25,
-     .sizes = 9,
-     .unit = 2,
-     .largest_gap = 2,
-     .alias_groups = 3,
-     .alignments = 4,
-     .pinned_percent = 10,
-     .rounding = 3},
-};
-
 static void test_maxtree(void **state)
 {
     (void)state;
@@ -72,7 +55,7 @@ static void test_every_valley_is_a_plan(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 120; seed++) {
         random_problem random;
-        random_problem_make(&random, &shapes[seed % BERTH_COUNT_OF(shapes)], seed);
+        random_problem_make(&random, &phase_shapes[seed % BERTH_COUNT_OF(phase_shapes)], seed);
         berth__prepared prepared;
         assert_int_equal(berth__prepared_init(&prepared, &random.problem), BERTH_OK);
         for (unsigned variant = 0; variant < BERTH__VALLEY_VARIANTS; variant++) {
@@ -97,7 +80,7 @@ static void test_overlap_against_trying(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 120; seed++) {
         random_problem random;
-        random_problem_make(&random, &shapes[seed % BERTH_COUNT_OF(shapes)], seed);
+        random_problem_make(&random, &phase_shapes[seed % BERTH_COUNT_OF(phase_shapes)], seed);
         berth__prepared p;
         assert_int_equal(berth__prepared_init(&p, &random.problem), BERTH_OK);
         berth__search search = search_of(&p);
@@ -134,7 +117,7 @@ static void test_repair_improves_and_stays_valid(void **state)
     unsigned improved = 0;
     for (uint64_t seed = 0; seed < 120; seed++) {
         random_problem random;
-        random_problem_make(&random, &shapes[seed % BERTH_COUNT_OF(shapes)], seed);
+        random_problem_make(&random, &phase_shapes[seed % BERTH_COUNT_OF(phase_shapes)], seed);
         berth__prepared prepared;
         assert_int_equal(berth__prepared_init(&prepared, &random.problem), BERTH_OK);
         berth__search search = search_of(&prepared);
@@ -194,7 +177,7 @@ static void test_auto_is_deterministic(void **state)
     for (uint64_t seed = 0; seed < 60; seed++) {
         random_problem random, shuffled;
         size_t to[RANDOM_BUFFERS];
-        random_problem_make(&random, &shapes[seed % BERTH_COUNT_OF(shapes)], seed);
+        random_problem_make(&random, &phase_shapes[seed % BERTH_COUNT_OF(phase_shapes)], seed);
         random_problem_name(&random);
         random_problem_shuffle(&shuffled, &random, to);
         uint64_t one[RANDOM_BUFFERS], two[RANDOM_BUFFERS];
