@@ -208,14 +208,22 @@ static berth_status cheapest_place(repair *r, uint32_t item, uint64_t capacity, 
     }
 }
 
-/* Puts one item back, if need be in the place of others. */
-static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
+/* Finds what is in the way of an item, and counts the work. */
+static berth_status look(repair *r, uint32_t item)
 {
     r->overlap.looked_at = 0;
     berth_status status = berth__overlap_look(&r->overlap, r->offsets, item);
+    if (status == BERTH_OK)
+        berth__search_step(r->search, 1 + (r->overlap.looked_at + 4 * (uint64_t)r->overlap.found_count) / 16);
+    return status;
+}
+
+/* Puts one item back, if need be in the place of others. */
+static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
+{
+    berth_status status = look(r, item);
     if (status != BERTH_OK)
         return status;
-    berth__search_step(r->search, 1 + (r->overlap.looked_at + 4 * (uint64_t)r->overlap.found_count) / 16);
     touch(r, item);
     uint64_t offset = berth__overlap_fit(&r->overlap, item, capacity, true);
     if (offset == BERTH_NO_OFFSET) {
@@ -247,18 +255,21 @@ static berth_status press(repair *r, uint64_t capacity, uint64_t moves)
     return status;
 }
 
-/* Puts in what is left, as low as it goes. */
+/* Puts in what is left, as low as it goes. A little beyond the limit, since most of a plan is there; but
+ * where very much is in the way of each, some stay out. */
 static berth_status complete(repair *r)
 {
+    const uint64_t extra = 20000 + r->prepared->item_count / 4;
+    const uint64_t limit = r->step_limit < UINT64_MAX - extra ? r->step_limit + extra : UINT64_MAX;
+    berth_status status = BERTH_OK;
     sort_pool(r, 0);
-    while (r->pool_count) {
+    while (r->pool_count && status == BERTH_OK && r->search->steps < limit) {
         uint32_t item = r->pool[--r->pool_count];
-        berth_status status = berth__overlap_look(&r->overlap, r->offsets, item);
-        if (status != BERTH_OK)
-            return status;
-        r->offsets[item] = berth__overlap_fit(&r->overlap, item, INT64_MAX, false);
+        status = look(r, item);
+        if (status == BERTH_OK)
+            r->offsets[item] = berth__overlap_fit(&r->overlap, item, INT64_MAX, false);
     }
-    return BERTH_OK;
+    return status;
 }
 
 static void put_back_best(repair *r)
@@ -329,7 +340,7 @@ static berth_status run(repair *r)
             break;
         if (status == BERTH_OK)
             status = complete(r);
-        if (status != BERTH_OK)
+        if (status != BERTH_OK || r->pool_count)
             break;
         uint64_t peak = berth__prepared_peak(r->prepared, r->offsets);
         if (peak < r->search->best_peak) {
