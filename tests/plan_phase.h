@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "plan/prepared.h"
-#include "plan/solver.h"
+#include "planner/engine/solver.h"
+#include "planner/problem/prepared.h"
 
 static inline berth__search search_of(const berth__prepared *prepared)
 {

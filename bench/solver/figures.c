@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "berth/problem_file.h"
-#include "plan/exact.h"
 #include "plan_families.h"
+#include "planner/exact/exact.h"
 
 static const char *data_folder;
 static unsigned seeds = 10;

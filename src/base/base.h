@@ -1,6 +1,6 @@
 /* What every file of berth may use: failing with words, assertions, and memory for our own bookkeeping. */
-#ifndef BERTH_BASE_H
-#define BERTH_BASE_H
+#ifndef BERTH_BASE_BASE_H
+#define BERTH_BASE_BASE_H
 
 #include <stdbool.h>
 #include <stddef.h>

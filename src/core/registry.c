@@ -8,7 +8,6 @@
 #include "base/lock.h"
 #include "core/allocator.h"
 #include "core/environment.h"
-#include "core/system.h"
 
 /* An entry lives while it is in the list or a call is using it. The allocator of a factory is made at the
  * first request, outside the lock; other threads wait for it then. */

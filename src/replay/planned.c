@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/annotate.h"
-#include "core/noted.h"
 #include "replay/replay.h"
+#include "wrap/noted.h"
 
 static void planned_destroy(void *self);
 

@@ -1,7 +1,7 @@
 /* The CPU allocator as users make it: the system source, with a tracker around it where full figures are
  * wanted. */
 #include "core/allocator.h"
-#include "core/system.h"
+#include "source/system.h"
 #include "wrap/tracking.h"
 
 berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_allocator **out)

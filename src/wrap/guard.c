@@ -13,8 +13,8 @@
 
 #include "base/annotate.h"
 #include "core/allocator.h"
-#include "core/meter.h"
-#include "core/noted.h"
+#include "count/meter.h"
+#include "wrap/noted.h"
 
 enum { ZONE_BYTE = 0xfb, FREED_BYTE = 0xdf, REDZONE_MAX = 64 << 10, GRANULE = 16 };
 

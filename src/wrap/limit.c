@@ -1,8 +1,8 @@
 /* The limit: charges a budget, which several allocators may share, before the inner allocator is asked. */
 #include "berth/decorators.h"
 
-#include "core/noted.h"
-#include "core/quota.h"
+#include "count/quota.h"
+#include "wrap/noted.h"
 
 struct berth_budget {
     berth__quota quota;

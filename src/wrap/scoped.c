@@ -1,8 +1,8 @@
 /* The scope meter: counts every block for its label and for the thread that asked for it. */
 #include "berth/scope.h"
 
-#include "core/noted.h"
-#include "core/scope.h"
+#include "count/scope.h"
+#include "wrap/noted.h"
 
 /* Over a source with headers, the common case: the block bears the number of its account in its header. The
  * short ways call nothing but the source, so that they keep little; everything else is out of line. */

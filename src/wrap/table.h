@@ -15,7 +15,7 @@
 
 #include "base/base.h"
 #include "base/lock.h"
-#include "core/meter.h"
+#include "count/meter.h"
 
 enum { BERTH__TABLE_SHARDS = 64, BERTH__TABLE_STACK_MAX = 32, BERTH__SHARD_CHAINS = 4 /* for each entry */ };
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "core/allocator.h"
-#include "core/meter.h"
-#include "core/scope.h"
+#include "count/meter.h"
+#include "count/scope.h"
 #include "wrap/table.h"
 #include "wrap/tracking.h"
 

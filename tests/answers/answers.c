@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/exact.h"
 #include "plan_families.h"
 #include "plan_random.h"
+#include "planner/exact/exact.h"
 
 static uint64_t sum_of(const uint64_t *offsets, size_t count)
 {

@@ -1,7 +1,7 @@
 /* The adapter over the real mimalloc and jemalloc: blocks come from that heap and go back to it. */
 #include "unit/wrap/wrap_test.h"
 
-#include "core/header.h"
+#include "base/header.h"
 
 #if defined(HEAP_mimalloc)
 #include <mimalloc.h>

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "berth/virtual.h"
-#include "cache/host.h"
+#include "host/host.h"
 
 enum { STREAMS_MAX = 3, BLOCKS_MAX = 4, OPS_MAX = 12 };
 

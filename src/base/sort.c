@@ -1,0 +1,94 @@
+/* A stable radix sort of packed keys and a stable merge sort of indices. */
+#include "base/sort.h"
+
+#include <string.h>
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, INSERTION_LIMIT = 16 };
+
+/* One counting pass. A digit that is the same in all keys moves nothing, and false is returned. */
+static int digit_pass(const uint64_t *from, uint64_t *to, size_t count, unsigned shift, unsigned bits)
+{
+    size_t places[DIGITS] = {0};
+    const uint64_t mask = ((uint64_t)1 << bits) - 1;
+    for (size_t i = 0; i < count; i++)
+        places[(from[i] >> shift) & mask]++;
+    if (places[(from[0] >> shift) & mask] == count)
+        return 0;
+    size_t sum = 0;
+    for (size_t digit = 0; digit <= mask; digit++) {
+        size_t here = places[digit];
+        places[digit] = sum;
+        sum += here;
+    }
+    for (size_t i = 0; i < count; i++)
+        to[places[(from[i] >> shift) & mask]++] = from[i];
+    return 1;
+}
+
+static void insertion_keys(uint64_t *keys, size_t count, unsigned low_bit, unsigned high_bit)
+{
+    const uint64_t mask = high_bit - low_bit >= 64 ? UINT64_MAX : (((uint64_t)1 << (high_bit - low_bit)) - 1);
+    for (size_t i = 1; i < count; i++) {
+        uint64_t key = keys[i], field = (key >> low_bit) & mask;
+        size_t j = i;
+        for (; j > 0 && ((keys[j - 1] >> low_bit) & mask) > field; j--)
+            keys[j] = keys[j - 1];
+        keys[j] = key;
+    }
+}
+
+void berth__sort_keys(uint64_t *keys, uint64_t *scratch, size_t count, unsigned low_bit, unsigned high_bit)
+{
+    if (count < 2 || low_bit >= high_bit)
+        return;
+    if (count <= 2 * INSERTION_LIMIT) {
+        insertion_keys(keys, count, low_bit, high_bit);
+        return;
+    }
+    uint64_t *from = keys, *to = scratch;
+    for (unsigned shift = low_bit; shift < high_bit; shift += DIGIT_BITS) {
+        unsigned bits = high_bit - shift < DIGIT_BITS ? high_bit - shift : DIGIT_BITS;
+        if (digit_pass(from, to, count, shift, bits)) {
+            uint64_t *swap = from;
+            from = to;
+            to = swap;
+        }
+    }
+    if (from != keys)
+        memcpy(keys, from, count * sizeof *keys);
+}
+
+static void insertion_indices(uint32_t *indices, size_t count, berth__sort_order order, const void *context)
+{
+    for (size_t i = 1; i < count; i++) {
+        uint32_t index = indices[i];
+        size_t j = i;
+        for (; j > 0 && order(context, indices[j - 1], index) > 0; j--)
+            indices[j] = indices[j - 1];
+        indices[j] = index;
+    }
+}
+
+void berth__sort_indices(uint32_t *indices, uint32_t *scratch, size_t count, berth__sort_order order,
+                         const void *context)
+{
+    size_t sorted = 1;
+    while (sorted < count && order(context, indices[sorted - 1], indices[sorted]) <= 0)
+        sorted++;
+    if (sorted >= count)
+        return;
+    if (count <= INSERTION_LIMIT) {
+        insertion_indices(indices, count, order, context);
+        return;
+    }
+    size_t half = count / 2;
+    berth__sort_indices(indices, scratch, half, order, context);
+    berth__sort_indices(indices + half, scratch, count - half, order, context);
+    memcpy(scratch, indices, half * sizeof *indices);
+    size_t left = 0, right = half, to = 0;
+    while (left < half && right < count)
+        indices[to++] =
+            order(context, scratch[left], indices[right]) <= 0 ? scratch[left++] : indices[right++];
+    while (left < half)
+        indices[to++] = scratch[left++];
+}

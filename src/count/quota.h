@@ -1,0 +1,120 @@
+/* The quota: bytes that threads take from one figure, up to a cap, without meeting at it.
+ *
+ * Every thread has a slot with credit: bytes that were claimed for it and that it does not use. It takes from
+ * its credit and gives back to it, and nobody else ever writes it; that is a load, an addition and a store.
+ *
+ *       claimed  =  in use  +  credit of all slots          [Q1]
+ *       claimed <=  cap                                     [Q2]
+ *
+ * Who lacks credit claims more, under the lock. Where that would pass the cap, the others' credit is called
+ * back first, so that nothing is refused that fits [Q3]. Nobody waits for them: their slots are closed, and
+ * an asymmetric barrier makes sure that they know. A thread looks whether its slot is open after it has
+ * taken, and if not, puts back what it took and goes through the lock. There it learns how much of its credit
+ * is no longer its own.
+ *
+ *       the slot's thread:   credit -= n   | light |   is the slot open?
+ *       who calls back:      close it      | heavy |   read its credit, note that as called back
+ *
+ * What the reader did not see taken will be put back, and what it did see is in use: so it is the same bytes
+ * that it and the thread go on with. Frees meanwhile only add to the credit.
+ *
+ * The cap is a limit, and claims beyond it fail; or it rises, and then it is the true peak: beyond it nothing
+ * is claimed that is not in use at that moment [M8].
+ *
+ * All zero is a limit of 0 that nobody has used. */
+#ifndef BERTH_COUNT_QUOTA_H
+#define BERTH_COUNT_QUOTA_H
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "base/thread.h"
+
+typedef struct berth__quota_slot {
+    _Atomic int64_t credit; /* written by the slot's thread alone */
+    _Atomic bool open;      /* written under the lock; a fresh slot is closed */
+    int64_t called_back;    /* guard: lock. Part of the credit that is the thread's no longer; 0 while open */
+    uint64_t apart[5];
+} berth__quota_slot;
+
+/* Slots for the first threads are in the quota, piece k after that holds BERTH__QUOTA_SLOTS << (k + 1). */
+enum { BERTH__QUOTA_SLOTS = 32, BERTH__QUOTA_PIECES = 7 };
+
+typedef struct berth__quota {
+    _Alignas(64) berth__quota_slot slots[BERTH__QUOTA_SLOTS];
+    berth__spin lock;
+    bool rises;              /* set before first use */
+    _Atomic int64_t cap;     /* written under the lock */
+    _Atomic int64_t claimed; /* written under the lock */
+    _Atomic(berth__quota_slot *) pieces[BERTH__QUOTA_PIECES];
+} berth__quota;
+
+/* A limit of `cap_bytes`. A quota that rises needs no initialising: zero, and `rises` set. */
+void berth__quota_init(berth__quota *q, int64_t cap_bytes);
+/* No call may be under way. */
+void berth__quota_finish(berth__quota *q);
+
+/* The general forms of what follows. Taking answers false, and nothing changed, if the limit would be
+ * exceeded. Any thread. */
+bool berth__quota_take_slow(berth__quota *q, uint64_t size_bytes);
+void berth__quota_give_slow(berth__quota *q, uint64_t size_bytes);
+
+/* Another cap from now on; what is in use above it stays. */
+void berth__quota_set_cap(berth__quota *q, int64_t cap_bytes);
+/* For one that rises: what is in use is the peak. */
+void berth__quota_clear(berth__quota *q);
+/* Exact when no call is under way. */
+uint64_t berth__quota_in_use(berth__quota *q);
+uint64_t berth__quota_peak(berth__quota *q);
+
+/* The slot of a thread by its number; NULL: it has none, or there is no memory. */
+berth__quota_slot *berth__quota_slot_of(berth__quota *q, uint32_t thread);
+
+/* From the thread's own slot; at most INT64_MAX. False, and nothing changed: use the slow form. */
+BERTH__INLINE bool berth__quota_take_at(berth__quota_slot *slot, uint64_t size_bytes)
+{
+    int64_t credit = atomic_load_explicit(&slot->credit, memory_order_relaxed) - (int64_t)size_bytes;
+    if (BERTH_UNLIKELY(credit < 0))
+        return false;
+    atomic_store_explicit(&slot->credit, credit, memory_order_relaxed);
+    /* The light side of the barrier. Where there is no asymmetric one no slot is ever open. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (BERTH_LIKELY(atomic_load_explicit(&slot->open, memory_order_relaxed)))
+        return true;
+    atomic_store_explicit(&slot->credit, credit + (int64_t)size_bytes, memory_order_relaxed);
+    return false;
+}
+
+/* To the thread's own slot. Whoever calls it back knows that the bytes are free. */
+BERTH__INLINE void berth__quota_give_at(berth__quota_slot *slot, uint64_t size_bytes)
+{
+    int64_t credit = atomic_load_explicit(&slot->credit, memory_order_relaxed);
+    atomic_store_explicit(&slot->credit, credit + (int64_t)size_bytes, memory_order_release);
+}
+
+/* The short ways of the first threads: false, and nothing changed, means to use the slow form. */
+BERTH__INLINE bool berth__quota_take_quick(berth__quota *q, uint64_t size_bytes)
+{
+    uint32_t thread = berth__thread_plus_one - 1;
+    return BERTH_LIKELY(thread < BERTH__QUOTA_SLOTS) && berth__quota_take_at(&q->slots[thread], size_bytes);
+}
+BERTH__INLINE bool berth__quota_give_quick(berth__quota *q, uint64_t size_bytes)
+{
+    uint32_t thread = berth__thread_plus_one - 1;
+    if (BERTH_UNLIKELY(thread >= BERTH__QUOTA_SLOTS))
+        return false;
+    berth__quota_give_at(&q->slots[thread], size_bytes);
+    return true;
+}
+
+BERTH__INLINE bool berth__quota_take(berth__quota *q, uint64_t size_bytes)
+{
+    return berth__quota_take_quick(q, size_bytes) || berth__quota_take_slow(q, size_bytes);
+}
+BERTH__INLINE void berth__quota_give(berth__quota *q, uint64_t size_bytes)
+{
+    if (!berth__quota_give_quick(q, size_bytes))
+        berth__quota_give_slow(q, size_bytes);
+}
+
+#endif

@@ -1,0 +1,604 @@
+/* The host cache as an allocator: allocate, free, record, copy, figures. */
+#include "host/host.h"
+
+#include <string.h>
+
+#include "count/scope.h"
+
+static host_cache *cache_of(berth_allocator *a)
+{
+    return berth__allocator_is(a, berth__host_destroy) ? a->self : NULL;
+}
+
+static berth_status not_a_cache(const char *function)
+{
+    return berth__fail(BERTH_INVALID_ARGUMENT, "%s needs an allocator made by berth_host_cache_create",
+                       function);
+}
+
+/* ---- Allocating ------------------------------------------------------------------------------------- */
+
+/* The block becomes its user's. Inside. */
+static inline void hand_out(host_inside in, host_block *b, size_t size_bytes, const char *label)
+{
+    if (BERTH_LIKELY(in.stock != NULL))
+        *berth__host_guess(in.stock, berth__host_address(b)) = b;
+    atomic_store_explicit(&b->requested, size_bytes, memory_order_relaxed);
+    atomic_store_explicit(&b->label, label, memory_order_relaxed);
+    atomic_store_explicit(&b->generation, atomic_load_explicit(&b->generation, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    atomic_store_explicit(&b->state, HOST_LIVE, memory_order_release);
+}
+
+/* What a thread asks for on the long way. */
+typedef struct wish {
+    size_t size_bytes, alignment;
+    const berth_request *request;
+    uint32_t bin;
+    bool counted; /* the figures have the allocation */
+} wish;
+
+/* Hands out a block that was just taken, and counts it where the thread's credit suffices. Inside. */
+static void grant(host_inside in, host_block *b, wish *w)
+{
+    berth__annotate_undefined(berth__host_address(b), w->size_bytes);
+    berth__annotate_noaccess(berth__host_address(b) + w->size_bytes, b->size - w->size_bytes);
+    hand_out(in, b, w->size_bytes, berth__label_text(w->request));
+    /* With a stream to be noted first, which may fail, counting comes later. */
+    w->counted = in.stock && !w->request->stream && berth__meter_add_inside(in.slot, b->size);
+    if (w->counted)
+        in.stock->bins[b->bin].allocations++;
+}
+
+/* An idle block of the class, or NULL. */
+static host_block *try_idle(host_cache *c, wish *w)
+{
+    host_inside in = berth__host_enter(c);
+    host_block *b = w->alignment <= BERTH__PAGE_BYTES ? berth__host_take_idle(c, in, w->bin)
+                                                      : berth__host_take_aligned(c, w->bin, w->alignment);
+    if (b)
+        grant(in, b, w);
+    berth__host_leave(c, in);
+    return b;
+}
+
+/* The same, with what the thread's last stream has let go of. */
+static host_block *try_own(host_cache *c, wish *w)
+{
+    if (w->alignment > BERTH__PAGE_BYTES)
+        return try_idle(c, w);
+    host_inside in;
+    host_block *b = berth__host_reclaim(c, w->bin, &in);
+    if (b)
+        grant(in, b, w);
+    berth__host_leave(c, in);
+    return b;
+}
+
+/* The bin comes first, then what streams have let go of, other threads' stocks, and the device last. */
+static berth_status find_block(host_cache *c, wish *w, host_block **out)
+{
+    if ((*out = try_own(c, w)))
+        return BERTH_OK;
+    if (berth__host_collect(c, false) && (*out = try_idle(c, w)))
+        return BERTH_OK;
+    berth__host_gather(c, w->bin);
+    if ((*out = try_idle(c, w)))
+        return BERTH_OK;
+    berth_status status = berth__host_grow(c, w->bin, w->alignment, out);
+    if (status != BERTH_OK)
+        return status;
+    host_inside in = berth__host_enter(c);
+    grant(in, *out, w);
+    berth__host_leave(c, in);
+    return BERTH_OK;
+}
+
+/* Counts an allocation for which the thread had no credit. */
+static void count(host_cache *c, const host_block *b)
+{
+    host_inside in = berth__host_enter(c);
+    bool added = in.stock && berth__meter_add_inside(in.slot, b->size);
+    if (added)
+        in.stock->bins[b->bin].allocations++;
+    berth__host_leave(c, in);
+    if (!added)
+        berth__meter_add(&c->meter, b->size);
+}
+
+/* The rest of a request whose block is found: a failure leaves the block idle, and nothing counted. */
+static berth_status finish_wish(host_cache *c, host_block *b, const wish *w)
+{
+    if (w->request->stream) {
+        berth_status status = berth__host_note_use(c, b, w->request->stream);
+        if (status != BERTH_OK) {
+            host_inside in = berth__host_enter(c);
+            berth__host_put_idle(c, in, b);
+            berth__host_leave(c, in);
+            return status;
+        }
+    }
+    if (!w->counted)
+        count(c, b);
+    if (w->request->flags & BERTH_ZEROED)
+        memset(berth__host_address(b), 0, w->size_bytes);
+    if (c->clock_ns)
+        atomic_store_explicit(&b->since_ns, berth__host_now(c), memory_order_relaxed);
+    return BERTH_OK;
+}
+
+/* The class that serves a request. Blocks of shared segments lie at multiples of their size from a page's
+ * start, so a size that is a multiple of the alignment suffices up to a page; beyond that the segment itself
+ * is aligned, and the block must be one. */
+static uint32_t class_for(const host_cache *c, size_t size_bytes, size_t alignment)
+{
+    if (alignment <= BERTH__PAGE_BYTES)
+        return berth__class_of(
+            &c->classes, alignment <= BERTH_ALIGNMENT ? size_bytes : berth__align_up(size_bytes, alignment));
+    uint32_t bin = berth__class_of(&c->classes, size_bytes);
+    return bin < c->first_single ? c->first_single : bin;
+}
+
+static __attribute__((noinline)) berth_status allocate_general(host_cache *c, size_t size_bytes,
+                                                               size_t alignment, const berth_request *request,
+                                                               void **out, berth_host_handle *handle)
+{
+    if (size_bytes > BERTH__CLASS_BYTES_MAX - BERTH__PAGE_BYTES) {
+        berth__meter_count_failure(&c->meter);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s: no device has %zu bytes of pinned memory", c->name,
+                           size_bytes);
+    }
+    wish w = {size_bytes, alignment, request, class_for(c, size_bytes, alignment), false};
+    host_block *b = NULL;
+    berth_status status = find_block(c, &w, &b);
+    if (status == BERTH_OK)
+        status = finish_wish(c, b, &w);
+    if (status != BERTH_OK) {
+        berth__meter_count_failure(&c->meter);
+        return status;
+    }
+    *out = berth__host_address(b);
+    if (handle)
+        *handle = berth__host_handle(b);
+    return BERTH_OK;
+}
+
+/* The short way: an ordinary request, the thread's stock has a block, the thread's credit suffices. NULL:
+ * take the long one. */
+static inline __attribute__((always_inline)) host_block *
+allocate_short(host_cache *c, size_t size_bytes, size_t alignment, const berth_request *request)
+{
+    const berth__memo *memo = &berth__thread_memos.host_cache;
+    if (BERTH_UNLIKELY(request != &berth__plain_request || alignment > BERTH_ALIGNMENT ||
+                       memo->key != c->number))
+        return NULL;
+    size_t granule = (size_bytes - 1) >> berth__class_granule_log2, bin;
+    if (BERTH_LIKELY(granule < HOST_TABLE))
+        bin = c->class_table[granule];
+    else if (size_bytes <= BERTH__CLASS_BYTES_MAX)
+        bin = berth__class_of(&c->classes, size_bytes);
+    else
+        return NULL;
+    host_stock *stock = memo->value;
+    berth__meter_slot *slot = memo->slot;
+    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&c->meter, slot)))
+        return NULL;
+    host_block *b = stock->bins[bin].newest;
+    if (BERTH_UNLIKELY(!b || !berth__meter_add_inside(slot, b->size))) {
+        berth__meter_leave(slot);
+        return NULL;
+    }
+    stock->bins[bin].newest = b->next;
+    stock->bins[bin].count--;
+    stock->bins[bin].allocations++;
+    hand_out((host_inside){slot, stock}, b, size_bytes,
+             berth__scope_innermost ? berth__scope_innermost->label : NULL);
+    berth__meter_leave(slot);
+    return b;
+}
+
+static BERTH_HOT berth_status op_allocate(void *self, size_t size_bytes, size_t alignment,
+                                          const berth_request *request, void **out)
+{
+    host_block *b = allocate_short(self, size_bytes, alignment, request);
+    if (BERTH_UNLIKELY(!b))
+        return allocate_general(self, size_bytes, alignment, request, out, NULL);
+    *out = berth__host_address(b);
+    return BERTH_OK;
+}
+
+/* What the front would refuse, it refuses. */
+static __attribute__((noinline, cold)) berth_status allocate_rarely(berth_allocator *cache, size_t size_bytes,
+                                                                    size_t alignment,
+                                                                    const berth_request *request, void **out)
+{
+    if (cache_of(cache))
+        return berth_allocate(cache, size_bytes, alignment, request, out);
+    if (out)
+        *out = NULL;
+    return not_a_cache("berth_host_cache_allocate");
+}
+
+BERTH_HOT berth_status berth_host_cache_allocate(berth_allocator *cache, size_t size_bytes, size_t alignment,
+                                                 const berth_request *request, void **out,
+                                                 berth_host_handle *handle)
+{
+    host_cache *c = cache_of(cache);
+    const berth_request *full = request ? request : &berth__plain_request;
+    berth_host_handle ignored;
+    handle = handle ? handle : &ignored;
+    *handle = 0;
+    if (BERTH_UNLIKELY(!c || !out || size_bytes - 1 >= BERTH__CLASS_BYTES_MAX ||
+                       alignment - 1 >= BERTH_ALIGNMENT_MAX || (alignment & (alignment - 1)) != 0 ||
+                       full->struct_size < sizeof *full))
+        return allocate_rarely(cache, size_bytes, alignment, request, out);
+    host_block *b = allocate_short(c, size_bytes, alignment, full);
+    if (BERTH_UNLIKELY(!b)) {
+        *out = NULL;
+        return allocate_general(c, size_bytes, alignment, full, out, handle);
+    }
+    *out = berth__host_address(b);
+    *handle = berth__host_handle(b);
+    return BERTH_OK;
+}
+
+/* ---- Freeing ---------------------------------------------------------------------------------------- */
+
+static berth_status bad_free(host_cache *c, const host_block *b, const void *p)
+{
+    if (!b)
+        return berth__fail(BERTH_BAD_FREE, "%s: %p was never handed out by this cache", c->name, p);
+    if (berth__host_address(b) != p)
+        return berth__fail(BERTH_BAD_FREE, "%s: %p is %zu bytes inside the block at %p; free that", c->name,
+                           p, (size_t)((const char *)p - berth__host_address(b)),
+                           (void *)berth__host_address(b));
+    return berth__fail(BERTH_BAD_FREE, "%s: the block at %p has been freed before", c->name, p);
+}
+
+/* From LIVE to LEAVING, for one thread only. */
+static inline bool take_from_user(host_block *b)
+{
+    for (;;) {
+        uint32_t seen = HOST_LIVE;
+        if (BERTH_LIKELY(atomic_compare_exchange_strong_explicit(&b->state, &seen, HOST_LEAVING,
+                                                                 memory_order_acq_rel, memory_order_relaxed)))
+            return true;
+        if (seen != HOST_LIVE_BUSY)
+            return false;
+        berth__pause();
+    }
+}
+
+/* Whether this block more would be more idle memory than is kept. */
+static bool exceeds_soft_limit(host_cache *c, const host_block *b)
+{
+    return berth__host_is(c, HOST_SOFT_LIMIT) && b->uses == 0 &&
+           atomic_load_explicit(&c->idle, memory_order_relaxed) + b->size >
+               atomic_load_explicit(&c->trim_above, memory_order_relaxed);
+}
+
+/* The general way of a block that is LEAVING; its uses are marked. Until it has reached its next place the
+ * block keeps the cache alive; afterwards only a pin does. */
+static void put_away(host_cache *c, host_block *b)
+{
+    bool trim = exceeds_soft_limit(c, b);
+    if (trim)
+        berth__host_pin(c);
+    berth__meter_sub(&c->meter, b->size);
+    host_inside in = berth__host_enter(c);
+    if (berth__host_is(c, HOST_CLOSED)) {
+        berth__host_leave(c, in);
+        berth__host_late_free(c, b);
+    } else {
+        if (b->uses)
+            berth__host_add_uses(in, b);
+        else
+            berth__host_put_idle(c, in, b);
+        berth__host_leave(c, in);
+        if (trim)
+            berth__host_keep_soft_limit(c);
+    }
+    if (trim)
+        berth__host_unpin(c);
+}
+
+/* The short way of a block that streams used: into their queues, if nothing is special. */
+static inline bool wait_short(host_cache *c, host_block *b)
+{
+    const berth__memo *memo = &berth__thread_memos.host_cache;
+    if (!b->uses || memo->key != c->number || !berth__meter_enter_unmarked(&c->meter, memo->slot))
+        return false;
+    bool counted = berth__meter_sub_inside(memo->slot, b->size);
+    if (counted)
+        berth__host_add_uses((host_inside){memo->slot, memo->value}, b);
+    berth__meter_leave(memo->slot);
+    return counted;
+}
+
+/* By the thread's guess where that is a live block, else by the page map. */
+static inline host_block *find_again(host_cache *c, const void *p)
+{
+    const berth__memo *memo = &berth__thread_memos.host_cache;
+    if (BERTH_LIKELY(memo->key == c->number)) {
+        host_block *b = *berth__host_guess(memo->value, p);
+        if (BERTH_LIKELY(berth__host_address(b) == p &&
+                         atomic_load_explicit(&b->state, memory_order_relaxed) == HOST_LIVE))
+            return b;
+    }
+    return berth__host_find(c, p);
+}
+
+/* The way of a free that is not the short one. */
+static __attribute__((noinline)) berth_status free_general(host_cache *c, void *p, berth_stream *stream)
+{
+    host_block *b = find_again(c, p);
+    if (!b || berth__host_address(b) != p)
+        return bad_free(c, b, p);
+    if (stream) {
+        berth_status status = berth__host_note_use(c, b, stream);
+        if (status != BERTH_OK)
+            return status == BERTH_NOT_FOUND ? bad_free(c, b, p) : status;
+    }
+    if (!take_from_user(b))
+        return bad_free(c, b, p);
+    if (c->clock_ns)
+        atomic_store_explicit(&b->since_ns, berth__host_now(c), memory_order_relaxed);
+    if (b->uses && BERTH__HOST_MUTANT != 2)
+        berth__host_mark_uses(c, b);
+    if (!wait_short(c, b))
+        put_away(c, b);
+    return BERTH_OK;
+}
+
+/* The short way: no stream used the block, and the thread's stock has room. A block that was found wrongly
+ * (an old guess, whose bookkeeping lies idle) is not live: the long way finds it again. */
+static inline __attribute__((always_inline)) berth_status
+host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream)
+{
+    const berth__memo *memo = &berth__thread_memos.host_cache;
+    host_stock *stock = memo->value;
+    berth__meter_slot *slot = memo->slot;
+    if (BERTH_UNLIKELY(stream || memo->key != c->number))
+        return free_general(c, p, stream);
+    /* By the thread's guess, else by its handle, else by the page map. */
+    host_block *b = *berth__host_guess(stock, p);
+    if (BERTH_UNLIKELY(berth__host_address(b) != p)) {
+        b = berth__host_resolve(c, p, handle);
+        if (BERTH_UNLIKELY(!b || berth__host_address(b) != p))
+            return free_general(c, p, NULL);
+    }
+    if (BERTH_UNLIKELY(b->uses || !berth__meter_enter_unmarked(&c->meter, slot)))
+        return free_general(c, p, NULL);
+    size_t bin = b->bin;
+    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)b->size;
+    uint32_t seen = HOST_LIVE;
+    if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most ||
+                       credit > BERTH__METER_LOAD(slot->credit_max) ||
+                       !atomic_compare_exchange_strong_explicit(
+                           &b->state, &seen, HOST_IDLE, memory_order_acq_rel, memory_order_relaxed))) {
+        berth__meter_leave(slot);
+        return free_general(c, p, NULL);
+    }
+    BERTH__METER_STORE(slot->credit, credit);
+    b->next = stock->bins[bin].newest;
+    stock->bins[bin].newest = b;
+    stock->bins[bin].count++;
+    berth__meter_leave(slot);
+    return BERTH_OK;
+}
+
+static BERTH_HOT berth_status op_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    (void)size_bytes; /* the block knows */
+    return host_free(self, p, 0, stream);
+}
+
+BERTH_HOT berth_status berth_host_cache_free(berth_allocator *cache, void *p, berth_host_handle handle,
+                                             berth_stream *stream)
+{
+    host_cache *c = cache_of(cache);
+    if (BERTH_UNLIKELY(!c))
+        return not_a_cache("berth_host_cache_free");
+    return BERTH_LIKELY(p != NULL) ? host_free(c, p, handle, stream) : BERTH_OK;
+}
+
+/* ---- Streams ---------------------------------------------------------------------------------------- */
+
+static berth_status host_record(host_cache *c, const void *p, berth_host_handle handle, berth_stream *stream)
+{
+    host_block *b = find_again(c, p);
+    if (BERTH_UNLIKELY(!b))
+        b = berth__host_resolve(c, p, handle);
+    if (BERTH_UNLIKELY(!b))
+        return berth__fail(BERTH_NOT_FOUND, "%s: %p is in no block of this cache", c->name, p);
+    return berth__host_note_use(c, b, stream);
+}
+
+static berth_status op_record_use(void *self, const void *p, berth_stream *stream)
+{
+    return host_record(self, p, 0, stream);
+}
+
+berth_status berth_host_cache_record_use(berth_allocator *cache, const void *p, berth_host_handle handle,
+                                         berth_stream *stream)
+{
+    host_cache *c = cache_of(cache);
+    if (BERTH_UNLIKELY(!c))
+        return not_a_cache("berth_host_cache_record_use");
+    if (BERTH_UNLIKELY(!p || !stream))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "recording a use needs a block and a stream");
+    return host_record(c, p, handle, stream);
+}
+
+static bool is_live(const host_block *b)
+{
+    uint32_t state = b ? atomic_load_explicit(&b->state, memory_order_acquire) : HOST_NONE;
+    return state == HOST_LIVE || state == HOST_LIVE_BUSY;
+}
+
+/* The live block that `p` lies in, NULL if there is none. */
+static host_block *live_block(host_cache *c, const void *p)
+{
+    host_block *b = p ? berth__host_find(c, p) : NULL;
+    return is_live(b) ? b : NULL;
+}
+
+static berth_status check_range(host_cache *c, const host_block *b, const void *p, size_t size_bytes)
+{
+    size_t requested = atomic_load_explicit(&b->requested, memory_order_relaxed);
+    size_t offset = (size_t)((const char *)p - berth__host_address(b));
+    if (offset <= requested && size_bytes <= requested - offset)
+        return BERTH_OK;
+    return berth__fail(BERTH_INVALID_ARGUMENT,
+                       "%s: a copy of %zu bytes at %zu goes past the end of a block of %zu", c->name,
+                       size_bytes, offset, requested);
+}
+
+berth_status berth_host_cache_copy(berth_allocator *cache, void *dst, const void *src, size_t size_bytes,
+                                   berth_stream *stream, bool need_sync)
+{
+    host_cache *c = cache_of(cache);
+    if (!c || !dst || !src)
+        return c ? berth__fail(BERTH_INVALID_ARGUMENT, "a copy needs a destination and a source")
+                 : not_a_cache("berth_host_cache_copy");
+    host_block *blocks[2] = {live_block(c, dst), live_block(c, src)};
+    const void *ends[2] = {dst, src};
+    if (!blocks[0] && !blocks[1])
+        return berth__fail(BERTH_NOT_FOUND, "%s: neither %p nor %p lies in a live block", c->name, dst, src);
+    /* Both are checked before either is noted. */
+    for (int i = 0; i < 2; i++)
+        if (blocks[i] && check_range(c, blocks[i], ends[i], size_bytes) != BERTH_OK)
+            return BERTH_INVALID_ARGUMENT;
+    for (int i = 0; i < 2 && stream; i++) {
+        berth_status status = blocks[i] ? berth__host_note_use(c, blocks[i], stream) : BERTH_OK;
+        if (status != BERTH_OK)
+            return status;
+    }
+    return berth_copy(stream ? berth_stream_device(stream) : c->device, dst, src, size_bytes,
+                      BERTH_COPY_INFER, stream, need_sync);
+}
+
+/* ---- Collecting and giving back ----------------------------------------------------------------------- */
+
+berth_status berth_host_cache_collect(berth_allocator *cache, size_t *blocks)
+{
+    host_cache *c = cache_of(cache);
+    if (!c)
+        return not_a_cache("berth_host_cache_collect");
+    size_t idle = berth__host_collect(c, true);
+    berth__host_forget_streams(c);
+    if (blocks)
+        *blocks = idle;
+    return BERTH_OK;
+}
+
+static berth_status op_trim(void *self, size_t keep_bytes, size_t *released)
+{
+    host_cache *c = self;
+    berth_host_cache_collect(&c->base, NULL);
+    *released = berth__host_release_idle(c, keep_bytes);
+    berth__host_tend_orphans();
+    return BERTH_OK;
+}
+
+berth_status berth_host_cache_empty(berth_allocator *cache, size_t *released)
+{
+    size_t ignored;
+    host_cache *c = cache_of(cache);
+    return c ? op_trim(c, 0, released ? released : &ignored) : not_a_cache("berth_host_cache_empty");
+}
+
+/* ---- Questions --------------------------------------------------------------------------------------- */
+
+static const char *op_name(void *self)
+{
+    return ((host_cache *)self)->name;
+}
+
+static berth_device op_device(void *self)
+{
+    return ((host_cache *)self)->device;
+}
+
+static berth_memory_kind op_memory_kind(void *self)
+{
+    (void)self;
+    return BERTH_MEMORY_PINNED;
+}
+
+static bool op_tracks_sizes(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static berth_status op_owns(void *self, const void *p)
+{
+    return live_block(self, p) ? BERTH_OK : BERTH_NOT_FOUND;
+}
+
+/* The live block that starts at `p`, or NULL with words. */
+static host_block *block_at(host_cache *c, const void *p)
+{
+    host_block *b = live_block(c, p);
+    if (b && berth__host_address(b) == p)
+        return b;
+    berth__fail(BERTH_NOT_FOUND, "%s: no live block starts at %p", c->name, p);
+    return NULL;
+}
+
+static berth_status op_requested_size(void *self, const void *p, size_t *out)
+{
+    const host_block *b = block_at(self, p);
+    if (!b)
+        return BERTH_NOT_FOUND;
+    *out = atomic_load_explicit(&b->requested, memory_order_relaxed);
+    return BERTH_OK;
+}
+
+static berth_status op_allocated_size(void *self, const void *p, size_t *out)
+{
+    const host_block *b = block_at(self, p);
+    if (!b)
+        return BERTH_NOT_FOUND;
+    *out = b->size;
+    return BERTH_OK;
+}
+
+static berth_status op_allocation_id(void *self, const void *p, uint64_t *out)
+{
+    const host_block *b = block_at(self, p);
+    if (!b)
+        return BERTH_NOT_FOUND;
+    *out = berth__host_handle(b);
+    return BERTH_OK;
+}
+
+size_t berth_host_cache_block_size(double max_waste, size_t size_bytes)
+{
+    berth__size_classes classes;
+    if (size_bytes == 0 || size_bytes > BERTH__CLASS_BYTES_MAX ||
+        !berth__size_classes_init(&classes, max_waste == 0 ? 0.125 : max_waste))
+        return 0;
+    return berth__class_bytes(&classes, berth__class_of(&classes, size_bytes));
+}
+
+const berth_allocator_ops berth__host_ops = {
+    .struct_size = sizeof(berth_allocator_ops),
+    .allocate = op_allocate,
+    .deallocate = op_deallocate,
+    .destroy = berth__host_destroy,
+    .record_use = op_record_use,
+    .name = op_name,
+    .device = op_device,
+    .memory_kind = op_memory_kind,
+    .owns = op_owns,
+    .tracks_sizes = op_tracks_sizes,
+    .requested_size = op_requested_size,
+    .allocated_size = op_allocated_size,
+    .allocation_id = op_allocation_id,
+    .stats = berth__host_stats,
+    .clear_stats = berth__host_clear_stats,
+    .trim = op_trim,
+    .snapshot = berth__host_snapshot,
+};

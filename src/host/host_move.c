@@ -1,0 +1,280 @@
+/* Where idle blocks are: stocks and bins, stopping the world, and giving memory back. */
+#include "host/host.h"
+
+#define RANK BERTH__RANK_CACHE_LIST
+
+/* A stock holds at most this much of one class, but always one block, so that a pair stays in the thread. */
+#define STOCK_BYTES ((size_t)1 << 20)
+enum { stock_blocks_max = 32 };
+
+/* ---- Inside ---------------------------------------------------------------------------------------- */
+
+static host_stock *make_stock(host_cache *c)
+{
+    host_stock *stock = berth__heap_zalloc(1, sizeof *stock + c->classes.count * sizeof stock->bins[0]);
+    static host_block no_block; /* at no address: a guess is never NULL */
+    for (uint32_t i = 0; stock && i < HOST_GUESSES; i++)
+        stock->guesses[i] = &no_block;
+    for (uint32_t bin = 0; stock && bin < c->classes.count; bin++) {
+        size_t fit = STOCK_BYTES / berth__class_bytes(&c->classes, bin);
+        stock->bins[bin].most = fit < 1 ? 1 : fit > stock_blocks_max ? stock_blocks_max : (uint32_t)fit;
+    }
+    return stock;
+}
+
+host_inside berth__host_enter_slow(host_cache *c)
+{
+    berth__meter_slot *slot = berth__meter_slot_of(&c->meter, berth__thread());
+    while (slot && !berth__meter_enter(&c->meter, slot))
+        berth__meter_wait_resumed(&c->meter);
+    host_stock *stock = slot ? slot->beside : NULL;
+    if (slot && !stock)
+        slot->beside = stock = make_stock(c);
+    if (stock) {
+        berth__thread_memos.host_cache = (berth__memo){c->number, slot, stock};
+        return (host_inside){slot, stock};
+    }
+    /* Too many threads, or no memory: such a thread moves blocks under the lock. */
+    if (slot)
+        berth__meter_leave(slot);
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    return (host_inside){NULL, NULL};
+}
+
+void berth__host_stop(host_cache *c)
+{
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    berth__meter_stop(&c->meter);
+}
+
+void berth__host_resume(host_cache *c)
+{
+    berth__meter_resume(&c->meter);
+    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+}
+
+/* ---- Bins ------------------------------------------------------------------------------------------ */
+
+static void add_count(host_bin *bin, int32_t by)
+{
+    atomic_store_explicit(&bin->count, atomic_load_explicit(&bin->count, memory_order_relaxed) + (uint32_t)by,
+                          memory_order_relaxed);
+}
+
+/* With the bin's lock held. */
+static void push(host_bin *bin, host_block *b)
+{
+    b->prev = NULL;
+    b->next = bin->newest;
+    if (bin->newest)
+        bin->newest->prev = b;
+    else
+        bin->oldest = b;
+    bin->newest = b;
+    add_count(bin, 1);
+}
+
+/* With the bin's lock held. */
+static void unlink_block(host_bin *bin, host_block *b)
+{
+    *(b->prev ? &b->prev->next : &bin->newest) = b->next;
+    *(b->next ? &b->next->prev : &bin->oldest) = b->prev;
+    add_count(bin, -1);
+}
+
+void berth__host_put_in_bin(host_cache *c, host_block *b)
+{
+    host_bin *bin = &c->bins[b->bin];
+    berth__annotate_noaccess(berth__host_address(b), b->size);
+    atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
+    berth__host_count_idle(c, (int64_t)b->size);
+    berth__spin_lock(&bin->lock, RANK);
+    push(bin, b);
+    berth__spin_unlock(&bin->lock, RANK);
+}
+
+host_block *berth__host_take_from_bin(host_cache *c, host_inside in, uint32_t index)
+{
+    host_bin *bin = &c->bins[index];
+    if (atomic_load_explicit(&bin->count, memory_order_relaxed) == 0)
+        return NULL;
+    uint32_t extra = in.stock ? in.stock->bins[index].most / 2 : 0;
+    berth__spin_lock(&bin->lock, RANK);
+    host_block *taken = bin->newest;
+    if (taken)
+        unlink_block(bin, taken);
+    for (; extra && bin->newest; extra--) {
+        host_block *b = bin->newest;
+        unlink_block(bin, b);
+        b->next = in.stock->bins[index].newest;
+        in.stock->bins[index].newest = b;
+        in.stock->bins[index].count++;
+    }
+    berth__spin_unlock(&bin->lock, RANK);
+    if (taken)
+        berth__host_count_idle(c, -(int64_t)taken->size);
+    return taken;
+}
+
+host_block *berth__host_take_aligned(host_cache *c, uint32_t index, size_t alignment)
+{
+    host_bin *bin = &c->bins[index];
+    berth__spin_lock(&bin->lock, RANK);
+    host_block *b = bin->newest;
+    while (b && ((uintptr_t)berth__host_address(b) & (alignment - 1)) != 0)
+        b = b->next;
+    if (b)
+        unlink_block(bin, b);
+    berth__spin_unlock(&bin->lock, RANK);
+    if (b)
+        berth__host_count_idle(c, -(int64_t)b->size);
+    return b;
+}
+
+/* Moves a chain of stock blocks into their bin, the oldest first so that the order stays. */
+static void bin_chain(host_cache *c, uint32_t index, host_block *newest)
+{
+    host_block *oldest_first = NULL;
+    while (newest) {
+        host_block *next = newest->next;
+        newest->next = oldest_first;
+        oldest_first = newest;
+        newest = next;
+    }
+    host_bin *bin = &c->bins[index];
+    berth__spin_lock(&bin->lock, RANK);
+    while (oldest_first) {
+        host_block *next = oldest_first->next;
+        push(bin, oldest_first);
+        oldest_first = next;
+    }
+    berth__spin_unlock(&bin->lock, RANK);
+}
+
+void berth__host_spill(host_cache *c, host_stock *stock, uint32_t index)
+{
+    uint32_t keep = (stock->bins[index].most + 1) / 2;
+    host_block *last = stock->bins[index].newest;
+    for (uint32_t i = 1; i < keep; i++)
+        last = last->next;
+    host_block *rest = last->next;
+    last->next = NULL;
+    stock->bins[index].count = keep;
+    bin_chain(c, index, rest);
+}
+
+/* ---- Reaching into stocks --------------------------------------------------------------------------- */
+
+typedef struct flush {
+    host_cache *cache;
+    uint32_t first, end;
+} flush;
+
+static void flush_stock(void *context, void *beside)
+{
+    const flush *what = context;
+    host_stock *stock = beside;
+    for (uint32_t bin = what->first; bin < what->end; bin++) {
+        if (!stock->bins[bin].newest)
+            continue;
+        bin_chain(what->cache, bin, stock->bins[bin].newest);
+        stock->bins[bin].newest = NULL;
+        stock->bins[bin].count = 0;
+    }
+}
+
+void berth__host_flush_stocks(host_cache *c)
+{
+    flush all = {c, 0, c->classes.count};
+    berth__meter_visit_beside(&c->meter, flush_stock, &all);
+}
+
+void berth__host_gather(host_cache *c, uint32_t bin)
+{
+    flush one = {c, bin, bin + 1};
+    berth__host_stop(c);
+    berth__meter_visit_beside(&c->meter, flush_stock, &one);
+    berth__host_resume(c);
+}
+
+/* ---- Giving back ------------------------------------------------------------------------------------ */
+
+/* While stopped: how many idle bytes there are; each segment learns how many of its blocks are idle. */
+static uint64_t count_idle(host_cache *c)
+{
+    uint64_t bytes = 0;
+    for (host_segment *s = c->segments; s; s = s->next)
+        s->idle = 0;
+    for (uint32_t i = 0; i < c->classes.count; i++)
+        for (host_block *b = c->bins[i].newest; b; b = b->next) {
+            b->segment->idle++;
+            bytes += b->size;
+        }
+    return bytes;
+}
+
+/* While stopped: takes a segment whose blocks all lie in their bin out of it and off the books. */
+static void take_segment(host_cache *c, host_segment *s)
+{
+    host_bin *bin = &c->bins[s->first->bin];
+    for (uint32_t i = 0; i < s->blocks; i++) {
+        unlink_block(bin, &s->first[i]);
+        atomic_store_explicit(&s->first[i].state, HOST_NONE, memory_order_release);
+        atomic_store_explicit(&s->first[i].address, NULL, memory_order_relaxed);
+    }
+    berth__host_count_idle(c, -(int64_t)s->bytes);
+    berth__host_unlist(c, s);
+}
+
+/* While stopped: takes idle segments until `keep` bytes are left, large classes first and the oldest of each,
+ * which brings the most back with the fewest calls. Answers the chain of what was taken. */
+static host_segment *take_idle_segments(host_cache *c, uint64_t keep)
+{
+    host_segment *taken = NULL;
+    uint64_t idle = count_idle(c);
+    for (uint32_t i = c->classes.count; i-- > 0 && idle > keep;) {
+        for (host_block *b = c->bins[i].oldest; b && idle > keep;) {
+            host_segment *s = b->segment;
+            host_block *newer = b->prev;
+            if (s->idle == s->blocks) {
+                while (newer && newer->segment == s)
+                    newer = newer->prev;
+                take_segment(c, s);
+                idle -= s->bytes;
+                s->next = taken;
+                taken = s;
+            }
+            b = newer;
+        }
+    }
+    if (berth__host_is(c, HOST_SOFT_LIMIT)) {
+        /* What cannot go back must not call for a trim at every free. */
+        uint64_t soft = atomic_load_explicit(&c->soft_limit, memory_order_relaxed);
+        atomic_store_explicit(&c->trim_above, idle > soft ? idle + (64u << 10) : soft, memory_order_relaxed);
+    }
+    return taken;
+}
+
+size_t berth__host_release_idle(host_cache *c, uint64_t keep_bytes)
+{
+    size_t released = 0;
+    berth__host_stop(c);
+    berth__host_flush_stocks(c);
+    host_segment *taken = take_idle_segments(c, keep_bytes);
+    berth__host_resume(c);
+    while (taken) {
+        host_segment *next = taken->next;
+        released += taken->bytes;
+        berth__host_release_segment(c, taken);
+        taken = next;
+    }
+    return released;
+}
+
+void berth__host_keep_soft_limit(host_cache *c)
+{
+    uint64_t soft = atomic_load_explicit(&c->soft_limit, memory_order_relaxed);
+    if (soft != 0 && atomic_load_explicit(&c->idle, memory_order_relaxed) >
+                         atomic_load_explicit(&c->trim_above, memory_order_relaxed))
+        berth__host_release_idle(c, soft);
+}

@@ -1,0 +1,348 @@
+/* Uses of blocks by streams: noted while a block is live, waited for once it is freed, collected when the
+ * streams have passed. */
+#include "host/host.h"
+
+#include <sched.h>
+
+#include "device/device.h"
+
+/* Takes a block from `from` (LIVE or WAITING) to `to`, waiting while somebody else has it busy. False if it
+ * is in another state. */
+static bool take_state(host_block *b, uint32_t from, uint32_t to)
+{
+    for (unsigned turn = 1;; turn++) {
+        uint32_t seen = from;
+        if (atomic_compare_exchange_strong_explicit(&b->state, &seen, to, memory_order_acquire,
+                                                    memory_order_relaxed))
+            return true;
+        if (seen != from + 1) /* LIVE_BUSY, WAITING_BUSY */
+            return false;
+        if (turn % 64 == 0)
+            sched_yield();
+        else
+            berth__pause();
+    }
+}
+
+static void give_state(host_block *b, uint32_t to)
+{
+    atomic_store_explicit(&b->state, to, memory_order_release);
+}
+
+/* ---- Noting ----------------------------------------------------------------------------------------- */
+
+/* The queue of a stream, by the thread's memo where it has met the stream before; NULL when there is no
+ * memory for it. A memo cannot be stale: it names the stream by a number that never comes again, and the set
+ * keeps a stream while anybody else holds it. Inside. */
+static inline berth__stream_queue *queue_of(host_cache *c, host_stock *stock, berth_stream *stream)
+{
+    uint64_t id = stream->id;
+    if (BERTH_LIKELY(stock && stock->memos[id % HOST_MEMOS].stream_id == id))
+        return stock->memos[id % HOST_MEMOS].queue;
+    berth__stream_queue *q = berth__streams_enter(&c->streams, stream);
+    if (q && stock) {
+        stock->memos[id % HOST_MEMOS].stream_id = id;
+        stock->memos[id % HOST_MEMOS].queue = q;
+    }
+    return q;
+}
+
+static bool is_noted(const host_block *b, const berth__stream_queue *q)
+{
+    if (b->uses == 0)
+        return false;
+    if (b->first_use.queue == q)
+        return true;
+    for (const berth__use *use = b->more_uses; use; use = use->next_owned)
+        if (use->queue == q)
+            return true;
+    return false;
+}
+
+/* With the block busy. */
+static bool add_use(host_block *b, berth__stream_queue *q)
+{
+    if (b->uses == 0) {
+        b->first_use.queue = q;
+        atomic_store_explicit(&b->first_use.passed, false, memory_order_relaxed);
+    } else {
+#if BERTH__HOST_MUTANT == 1 /* only the first stream counts */
+        return true;
+#endif
+        berth__use *use = berth__use_take(q);
+        if (!use)
+            return false;
+        use->owner = b;
+        use->next_owned = b->more_uses;
+        b->more_uses = use;
+    }
+    b->uses++;
+    return true;
+}
+
+/* Inside, so that whoever stops the world finds the streams of every block. */
+static berth_status note_inside(host_cache *c, host_inside in, host_block *b, berth_stream *stream)
+{
+    berth__stream_queue *q = queue_of(c, in.stock, stream);
+    if (!q)
+        return BERTH_OUT_OF_HOST_MEMORY;
+    if (!take_state(b, HOST_LIVE, HOST_LIVE_BUSY))
+        return BERTH_NOT_FOUND;
+    bool noted = is_noted(b, q) || add_use(b, q);
+    give_state(b, HOST_LIVE);
+    return noted ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
+}
+
+berth_status berth__host_note_use(host_cache *c, host_block *b, berth_stream *stream)
+{
+    host_inside in = berth__host_enter(c);
+    berth_status status = note_inside(c, in, b, stream);
+    berth__host_leave(c, in);
+#if BERTH__HOST_MUTANT == 2 /* the mark is set at the use, not at the free */
+    if (status == BERTH_OK)
+        berth__host_mark_uses(c, b);
+#endif
+    if (BERTH_LIKELY(status == BERTH_OK))
+        return BERTH_OK;
+    return status == BERTH_NOT_FOUND
+               ? berth__fail(status, "%s: %p is not a live block", c->name, (void *)berth__host_address(b))
+               : berth__fail(status, "%s: no memory to note the use of a block by a stream", c->name);
+}
+
+/* ---- Waiting ---------------------------------------------------------------------------------------- */
+
+void berth__host_mark_uses(host_cache *c, host_block *b)
+{
+    uint64_t now = berth__host_now(c);
+    berth__use_mark(&c->streams, &b->first_use);
+    b->first_use.since_ns = now;
+    for (berth__use *use = b->more_uses; use; use = use->next_owned) {
+        berth__use_mark(&c->streams, use);
+        use->since_ns = now;
+    }
+}
+
+void berth__host_add_uses(host_inside in, host_block *b)
+{
+    if (in.stock)
+        in.stock->recent = b->first_use.queue;
+    berth__use *more = b->more_uses;
+    atomic_store_explicit(&b->pending, b->uses, memory_order_relaxed);
+    give_state(b, HOST_WAITING);
+    /* Each use is gone once it is added, and with the last one the block: the chain is read before. */
+    berth__use_add(&b->first_use);
+    while (more) {
+        berth__use *next = more->next_owned;
+        berth__use_add(more);
+        more = next;
+    }
+}
+
+/* All streams have passed. Inside. */
+static void become_idle(host_cache *c, host_inside in, host_block *b)
+{
+    /* Somebody may be reading its uses. */
+    (void)BERTH_ASSERT(take_state(b, HOST_WAITING, HOST_LEAVING), "[H1] only a waiting block is collected");
+    berth__use *more = b->more_uses;
+    b->more_uses = NULL;
+    b->uses = 0;
+    while (more) {
+        berth__use *next = more->next_owned;
+        berth__use_give(more);
+        more = next;
+    }
+    berth__host_put_idle(c, in, b);
+}
+
+/* Uses that were taken out of a queue. Inside. */
+static size_t finish_uses(host_cache *c, host_inside in, berth__use *passed)
+{
+    size_t idle = 0;
+    while (passed) {
+        berth__use *use = passed;
+        host_block *b = use->owner;
+        passed = use->next;
+        atomic_store_explicit(&use->passed, true, memory_order_release);
+#if BERTH__HOST_MUTANT == 3 /* a block is found again only through its first stream */
+        if (use != &b->first_use && atomic_fetch_sub_explicit(&b->pending, 1, memory_order_acq_rel) >= 1)
+            continue;
+#endif
+        /* A single use needs no locked instruction: nobody else counts down. */
+        if (atomic_load_explicit(&b->pending, memory_order_acquire) == 1 ||
+            atomic_fetch_sub_explicit(&b->pending, 1, memory_order_acq_rel) == 1) {
+            become_idle(c, in, b);
+            idle++;
+        }
+    }
+    return idle;
+}
+
+/* ---- Collecting ------------------------------------------------------------------------------------- */
+
+static size_t collect_from(host_cache *c, berth__stream_queue *q, bool thorough, bool *others)
+{
+    if (berth__stream_queue_length(q) == 0)
+        return 0;
+    host_inside in = berth__host_enter(c);
+    bool begun = berth__stream_queue_begin(q);
+    berth__host_leave(c, in);
+    if (!begun) {
+        *others = true;
+        return 0;
+    }
+    uint64_t count = 0;
+    berth__use *last = berth__stream_queue_look(q, thorough, &count);
+    in = berth__host_enter(c);
+    size_t idle = finish_uses(c, in, berth__stream_queue_end(q, last, count));
+    berth__host_leave(c, in);
+    return idle;
+}
+
+static size_t collect_once(host_cache *c, bool thorough, bool *others)
+{
+    size_t idle = 0;
+    uint32_t count = atomic_load_explicit(&c->streams.count, memory_order_acquire);
+    for (uint32_t place = 0; place < count; place++)
+        idle += collect_from(c, berth__streams_at(&c->streams, place), thorough, others);
+    return idle;
+}
+
+size_t berth__host_collect(host_cache *c, bool thorough)
+{
+    /* Another thread at a queue is about to do our work: it would be a pity to take memory from the device,
+     * or to leave some behind, for want of a moment. But nobody waits for a driver that hangs. */
+    size_t idle = 0;
+    int patience = thorough ? 1000 : 16;
+    for (bool others = true; others && patience-- > 0;) {
+        others = false;
+        idle += collect_once(c, thorough, &others);
+        if (idle && !thorough)
+            break;
+        if (others)
+            sched_yield();
+    }
+    if (berth__streams_are_crowded(&c->streams))
+        berth__host_forget_streams(c);
+    if (idle)
+        berth__host_keep_soft_limit(c);
+    return idle;
+}
+
+host_block *berth__host_reclaim(host_cache *c, uint32_t bin, host_inside *in)
+{
+    *in = berth__host_enter(c);
+    host_block *b = berth__host_take_idle(c, *in, bin);
+    berth__stream_queue *q = in->stock ? in->stock->recent : NULL;
+    if (b || !q || !berth__stream_queue_begin(q))
+        return b;
+    berth__host_leave(c, *in);
+    uint64_t count = 0;
+    berth__use *last = berth__stream_queue_look(q, false, &count);
+    *in = berth__host_enter(c);
+    finish_uses(c, *in, berth__stream_queue_end(q, last, count));
+    return berth__host_take_idle(c, *in, bin);
+}
+
+void berth__host_forget_streams(host_cache *c)
+{
+    berth__stream_queue *left = NULL;
+    berth__host_stop(c);
+    if (berth__streams_suspect(&c->streams)) {
+        uint32_t count = atomic_load_explicit(&c->block_count, memory_order_relaxed);
+        for (uint32_t i = 0; i < count; i++) {
+            host_block *b = berth__host_block_at(c, i);
+            if (b->uses == 0)
+                continue;
+            b->first_use.queue->suspect = false;
+            for (berth__use *use = b->more_uses; use; use = use->next_owned)
+                use->queue->suspect = false;
+        }
+        left = berth__streams_take_suspects(&c->streams);
+    }
+    berth__host_resume(c);
+    berth__streams_release(&c->streams, left);
+}
+
+bool berth__host_anything_waits(host_cache *c)
+{
+    uint32_t count = atomic_load_explicit(&c->streams.count, memory_order_acquire);
+    for (uint32_t place = 0; place < count; place++)
+        if (berth__stream_queue_length(berth__streams_at(&c->streams, place)) != 0)
+            return true;
+    return false;
+}
+
+/* ---- Why is this block not free yet? ------------------------------------------------------------------ */
+
+static void read_use(const berth__use *use, bool waits, uint64_t now, berth_host_use *out)
+{
+    *out = (berth_host_use){.struct_size = sizeof *out, .stream = berth__stream_retain(use->queue->stream)};
+    if (!waits)
+        return;
+    out->passed = atomic_load_explicit(&use->passed, memory_order_acquire);
+    out->waiting_ns = now > use->since_ns && use->since_ns ? now - use->since_ns : 0;
+}
+
+/* Reads a block's uses into at most `room` places, with a reference to each stream; answers how many there
+ * are. */
+static uint32_t read_uses(host_block *b, uint64_t now, uint32_t room, berth_block_state *state,
+                          berth_host_use *list)
+{
+    bool waits = false;
+    if (!take_state(b, HOST_LIVE, HOST_LIVE_BUSY)) {
+        waits = take_state(b, HOST_WAITING, HOST_WAITING_BUSY);
+        *state = waits || atomic_load(&b->state) == HOST_LEAVING ? BERTH_BLOCK_WAITING : BERTH_BLOCK_IDLE;
+        if (!waits)
+            return 0;
+    } else {
+        *state = BERTH_BLOCK_LIVE;
+    }
+    uint32_t uses = b->uses;
+    if (uses && uses <= room) {
+        read_use(&b->first_use, waits, now, &list[0]);
+        uint32_t i = 1;
+        for (const berth__use *use = b->more_uses; use; use = use->next_owned)
+            read_use(use, waits, now, &list[i++]);
+    }
+    give_state(b, waits ? HOST_WAITING : HOST_LIVE);
+    return uses;
+}
+
+static void show(const berth_host_use *list, uint32_t uses, berth_host_use_fn visit, void *context)
+{
+    bool go_on = visit != NULL;
+    for (uint32_t i = 0; i < uses; i++) {
+        go_on = go_on && visit(context, &list[i]);
+        berth__stream_release(list[i].stream);
+    }
+}
+
+berth_status berth_host_cache_explain(berth_allocator *cache, const void *p, uint64_t now_ns,
+                                      berth_block_state *state, berth_host_use_fn visit, void *context)
+{
+    if (!berth__allocator_is(cache, berth__host_destroy) || !p)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "an explanation needs a host cache and a pointer");
+    host_cache *c = cache->self;
+    host_block *b = berth__host_find(c, p);
+    if (!b)
+        return berth__fail(BERTH_NOT_FOUND, "%s: %p is in no block of this cache", c->name, p);
+    berth_host_use few[8], *list = few;
+    berth_block_state found = BERTH_BLOCK_IDLE;
+    if (now_ns == 0)
+        now_ns = berth__host_now(c);
+    uint32_t room = BERTH_COUNT_OF(few), uses;
+    while ((uses = read_uses(b, now_ns, room, &found, list)) > room) {
+        if (list != few)
+            berth__heap_free(list);
+        list = berth__heap_zalloc(uses, sizeof *list);
+        if (!list)
+            return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s: no memory to list %u streams", c->name, uses);
+        room = uses;
+    }
+    if (state)
+        *state = found;
+    show(list, uses, visit, context);
+    if (list != few)
+        berth__heap_free(list);
+    return BERTH_OK;
+}

@@ -1,0 +1,25 @@
+/* Phases of `auto` that put others together: what they try, in which order and for how long. */
+#ifndef BERTH_PLANNER_ENGINE_PHASES_H
+#define BERTH_PLANNER_ENGINE_PHASES_H
+
+#include "planner/engine/solver.h"
+
+/* Whether very many items are better welded than placed one by one: they fill nearly all of the time. */
+bool berth__phase_weld_suits(const struct berth__prepared *prepared);
+
+/* Welds the items, fills valleys with what there is then, and takes a first look with the exact search where
+ * that has become small enough. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__phase_weld(berth__search *search);
+
+/* Fuses the items, in linear time where welding takes longer, and runs the pipeline on what is left if that
+ * is markedly less. Plain problems only, and only those whose best plan is far from the goal: one that is
+ * nearly right needs repair and not another plan. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__phase_fuse(berth__search *search, berth_status (*run)(berth__search *));
+
+/* The exact search of the problem itself, and of it welded, over several capacities until it is decided, or a
+ * first look with few steps at the goal alone. Does nothing where all of them are too large.
+ * BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__phase_exact(berth__search *search);
+berth_status berth__phase_exact_look(berth__search *search);
+
+#endif

@@ -1,0 +1,274 @@
+/* The front of the planner: finds the solver, lets it search, and puts the certificate together. */
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/engine/solver.h"
+#include "planner/place/stack.h"
+#include "planner/problem/bound.h"
+#include "planner/problem/prepared.h"
+#include "planner/problem/rules.h"
+
+static const berth__solver *const solvers[] = {
+    &berth__solver_auto,
+    &berth__solver_greedy,
+    &berth__solver_first_fit_size,
+    &berth__solver_first_fit_area,
+    &berth__solver_first_fit_breadth,
+    &berth__solver_best_fit_size,
+    &berth__solver_best_fit_area,
+    &berth__solver_best_fit_breadth,
+};
+
+const char *berth_solver_name(size_t index)
+{
+    return index < BERTH_COUNT_OF(solvers) ? solvers[index]->name : NULL;
+}
+
+const char *berth_solver_about(size_t index)
+{
+    return index < BERTH_COUNT_OF(solvers) ? solvers[index]->about : NULL;
+}
+
+static const berth__solver *find_solver(const char *name)
+{
+    for (size_t i = 0; i < BERTH_COUNT_OF(solvers); i++)
+        if (!name || strcmp(name, solvers[i]->name) == 0)
+            return solvers[i];
+    return NULL;
+}
+
+/* ---- The search ---------------------------------------------------------------------------------- */
+
+/* A clock is looked at this often at most; a step is some tens of nanoseconds. */
+enum { STEPS_A_REPORT = 4096 };
+
+static bool stop(berth__search *search, berth_stop why)
+{
+    if (!search->stopped) {
+        search->stopped = true;
+        search->stop = why;
+    }
+    return true;
+}
+
+/* Reports, and schedules the next report. */
+static bool report(berth__search *search)
+{
+    search->next_report = search->steps + STEPS_A_REPORT;
+    if (search->steps >= search->step_budget)
+        return stop(search, BERTH_STOP_STEPS);
+    if (search->next_report > search->step_budget)
+        search->next_report = search->step_budget;
+    if (!search->progress || search->stopped)
+        return search->stopped;
+    uint64_t unit = search->prepared->unit_bytes;
+    berth_progress progress = {.struct_size = sizeof progress,
+                               .phase = search->phase,
+                               .best_bytes =
+                                   search->best_peak == UINT64_MAX ? UINT64_MAX : search->best_peak * unit,
+                               .lower_bound_bytes = search->lower_bound * unit,
+                               .steps = search->steps};
+    berth_stop answer = search->progress(search->context, &progress);
+    return answer == BERTH_STOP_DONE ? false : stop(search, answer);
+}
+
+bool berth__search_step_slow(berth__search *search)
+{
+    return search->stopped || report(search);
+}
+
+bool berth__search_phase(berth__search *search, const char *phase)
+{
+    search->phase = phase;
+    return search->stopped || report(search);
+}
+
+uint64_t berth__search_goal(const berth__search *search)
+{
+    bool fitting_is_enough = search->capacity != BERTH__NO_CAPACITY && !search->minimise;
+    return fitting_is_enough && search->capacity > search->lower_bound ? search->capacity
+                                                                       : search->lower_bound;
+}
+
+static bool look_whether_over(berth__search *search)
+{
+    if (search->best_peak <= search->lower_bound)
+        return stop(search, BERTH_STOP_OPTIMAL);
+    if (search->best_peak <= berth__search_goal(search))
+        return stop(search, BERTH_STOP_FITS);
+    return search->stopped;
+}
+
+bool berth__search_offer(berth__search *search, const uint64_t *offsets, const char *solver)
+{
+    uint64_t peak = berth__prepared_peak(search->prepared, offsets);
+    if (peak >= search->best_peak)
+        return search->stopped;
+    search->best_peak = peak;
+    memcpy(search->best, offsets, search->prepared->item_count * sizeof *offsets);
+    snprintf(search->best_solver, sizeof search->best_solver, "%s", solver);
+    return look_whether_over(search);
+}
+
+bool berth__search_prove(berth__search *search, uint64_t bound)
+{
+    if (bound > search->lower_bound)
+        search->lower_bound = bound;
+    return look_whether_over(search);
+}
+
+/* ---- The front ----------------------------------------------------------------------------------- */
+
+static berth_solve_options options_or_default(const berth_solve_options *options)
+{
+    berth_solve_options complete = {.struct_size = sizeof complete};
+    if (options)
+        memcpy(&complete, options,
+               options->struct_size < sizeof complete ? options->struct_size : sizeof complete);
+    return complete;
+}
+
+/* Nothing is as quick. */
+static berth_status offer_a_stack(berth__search *search)
+{
+    const size_t count = search->prepared->item_count;
+    uint64_t *offsets = berth__heap_alloc(count * sizeof *offsets);
+    if (!offsets)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu offsets", count);
+    memset(offsets, 0xff, count * sizeof *offsets); /* BERTH_NO_OFFSET */
+    berth__stack_above(search->prepared, offsets);
+    berth__search_offer(search, offsets, "stack");
+    berth__heap_free(offsets);
+    return BERTH_OK;
+}
+
+/* A stop that came before the first plan leaves none; then one is made after all, unless the caller wants
+ * none: by the fastest solver where only steps are short, by stacking where time is. */
+static berth_status search_run(berth__search *search, const berth__solver *solver)
+{
+    berth_status status = berth__bound(search->prepared, &search->lower_bound);
+    if (!status)
+        status = solver->run(search);
+    if (!status && search->best_peak == UINT64_MAX && search->stop != BERTH_STOP_CANCELLED)
+        status = search->stop == BERTH_STOP_CLOCK ? offer_a_stack(search) : berth__solver_greedy.run(search);
+    if (!status && search->best_peak == UINT64_MAX)
+        status = berth__fail(BERTH_CANCELLED, "stopped before there was any plan");
+    return status;
+}
+
+static berth_fits fits(const berth__search *search)
+{
+    if (search->capacity == BERTH__NO_CAPACITY || search->best_peak <= search->capacity)
+        return BERTH_FITS_YES;
+    return search->lower_bound > search->capacity ? BERTH_FITS_NO : BERTH_FITS_UNKNOWN;
+}
+
+static berth_status certify(const berth_problem *problem, const berth__search *search, berth_certificate *out)
+{
+    const berth__prepared *prepared = search->prepared;
+    uint64_t unit = prepared->unit_bytes;
+    berth_certificate c = {.struct_size = sizeof c,
+                           .lower_bound_bytes = search->lower_bound * unit,
+                           .max_live_bytes = prepared->max_live * unit,
+                           .peak_bytes = search->best_peak * unit,
+                           .binding_time = prepared->max_live_time,
+                           .proven_optimal = search->best_peak <= search->lower_bound,
+                           .fits = fits(search),
+                           .stopped_by = search->stop,
+                           .steps = search->steps,
+                           .seed = search->seed};
+    if (c.fits == BERTH_FITS_NO && (c.stopped_by == BERTH_STOP_DONE || c.stopped_by == BERTH_STOP_OPTIMAL))
+        c.stopped_by = BERTH_STOP_INFEASIBLE;
+    memcpy(c.solver, search->best_solver, sizeof c.solver);
+    for (size_t i = 0; i < problem->buffer_count; i++)
+        c.naive_bytes += berth__rules_size(problem, &problem->buffers[i]);
+    c.binding_buffers = berth__rules_live(problem, c.binding_time, NULL, 0);
+    berth_status status = berth__rules_fingerprint(problem, &c.fingerprint);
+    if (!status)
+        memcpy(out, &c, out->struct_size < sizeof c ? out->struct_size : sizeof c);
+    return status;
+}
+
+static berth_status solve_prepared(const berth_problem *problem, const berth__solver *solver,
+                                   const berth_solve_options *options, const berth__prepared *prepared,
+                                   uint64_t *offsets, berth_certificate *certificate)
+{
+    berth__search search = {.prepared = prepared,
+                            .solver = solver->name,
+                            .seed = options->seed,
+                            .capacity = prepared->capacity,
+                            .minimise = options->minimise,
+                            .effort = options->effort,
+                            .step_budget = options->step_budget ? options->step_budget : UINT64_MAX,
+                            .progress = options->progress,
+                            .context = options->context,
+                            .phase = solver->name,
+                            .best_peak = UINT64_MAX};
+    if (prepared->item_count == 0) { /* nobody ever lives: nothing to search for */
+        search.best_peak = 0;
+        search.stop = BERTH_STOP_OPTIMAL;
+        snprintf(search.best_solver, sizeof search.best_solver, "%s", solver->name);
+        berth__prepared_expand(prepared, NULL, offsets);
+        return certificate ? certify(problem, &search, certificate) : BERTH_OK;
+    }
+    search.best = berth__heap_alloc(prepared->item_count * sizeof *search.best);
+    if (!search.best)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a plan of %u buffers",
+                           prepared->item_count);
+    berth_status status = search_run(&search, solver);
+    if (!status)
+        berth__prepared_expand(prepared, search.best, offsets);
+    berth__heap_free(search.best);
+    if (!status && certificate)
+        status = certify(problem, &search, certificate);
+    return status;
+}
+
+berth_status berth_solve(const berth_problem *problem, const berth_solve_options *options, uint64_t *offsets,
+                         berth_certificate *certificate)
+{
+    berth_solve_options complete = options_or_default(options);
+    berth_status status = berth_problem_validate(problem);
+    if (status)
+        return status;
+    if (!offsets && problem->buffer_count)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "a plan needs a place for its offsets");
+    if (certificate && certificate->struct_size < sizeof(size_t))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the certificate's struct_size is not set");
+    const berth__solver *solver = find_solver(complete.solver);
+    if (!solver)
+        return berth__fail(BERTH_NOT_FOUND, "there is no solver '%s'", complete.solver);
+    berth__prepared prepared;
+    status = berth__prepared_init(&prepared, problem);
+    if (status)
+        return status;
+    status = solve_prepared(problem, solver, &complete, &prepared, offsets, certificate);
+    berth__prepared_finish(&prepared);
+#ifndef NDEBUG
+    /* The checker may lack memory, which proves nothing; it must not find a fault. */
+    if (!status && !BERTH_ASSERT(berth_problem_check(problem, offsets, NULL) != BERTH_MISMATCH,
+                                 "[L1] the checker proves every plan"))
+        return BERTH_INTERNAL;
+#endif
+    return status;
+}
+
+berth_status berth_problem_max_live(const berth_problem *problem, uint64_t *bytes, int64_t *when)
+{
+    if (!bytes)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the bound needs a place to go");
+    berth__prepared prepared;
+    int64_t time = 0;
+    berth_status status = berth_problem_validate(problem);
+    if (!status && !berth__rules_max_live(problem, bytes, &time)) {
+        status = berth__prepared_init(&prepared, problem);
+        if (status)
+            return status;
+        *bytes = prepared.max_live * prepared.unit_bytes;
+        time = prepared.max_live_time;
+        berth__prepared_finish(&prepared);
+    }
+    if (!status && when)
+        *when = time;
+    return status;
+}

@@ -1,0 +1,82 @@
+/* What a solver is, and the search it takes part in: budget, progress, the best plan so far. */
+#ifndef BERTH_PLANNER_ENGINE_SOLVER_H
+#define BERTH_PLANNER_ENGINE_SOLVER_H
+
+#include "base/base.h"
+#include "berth/problem.h"
+
+struct berth__prepared; /* plan/prepared.h */
+
+/* One berth_solve in progress. Everything is in units of the prepared problem. Solvers read the limits, count
+ * their steps, and offer what they find; none of them keeps a plan of its own, so that stopping at any moment
+ * leaves the best one.
+ *
+ *     if (berth__search_step(search, 1)) return BERTH_OK;      in every loop: time to stop?
+ *     berth__search_offer(search, offsets, "greedy");          a complete, valid plan
+ *     berth__search_prove(search, bound);                      no plan is smaller than `bound`
+ */
+typedef struct berth__search {
+    const struct berth__prepared *prepared;
+    const char *solver; /* the name that is offered under unless a phase says otherwise */
+    uint64_t seed;
+    uint64_t capacity; /* BERTH__NO_CAPACITY: none */
+    bool minimise;     /* with a capacity: go on below it */
+    berth_effort effort;
+    uint64_t step_budget; /* UINT64_MAX: none */
+
+    uint64_t steps;
+    uint64_t next_report; /* steps at which the progress callback is due */
+    berth_progress_fn progress;
+    void *context;
+    const char *phase;
+
+    uint64_t lower_bound; /* proven; only grows */
+    uint64_t best_peak;   /* UINT64_MAX: no plan yet */
+    uint64_t *best;       /* one offset an item of `prepared` */
+    char best_solver[32];
+
+    bool stopped;
+    berth_stop stop; /* why, once stopped */
+} berth__search;
+
+/* Counts `steps` of work (about one buffer looked at, each) and says whether to stop now. Cheap. */
+bool berth__search_step_slow(berth__search *search);
+static inline bool berth__search_step(berth__search *search, uint64_t steps)
+{
+    search->steps += steps;
+    return BERTH_UNLIKELY(search->steps >= search->next_report) ? berth__search_step_slow(search)
+                                                                : search->stopped;
+}
+
+/* Names the phase that begins; the progress callback sees it at once. `phase` is a literal. Returns whether
+ * to stop now. */
+bool berth__search_phase(berth__search *search, const char *phase);
+
+/* Offers a complete valid plan, one offset an item; it is copied if it is the smallest so far. Returns
+ * whether the search is over: proven optimal, or fitting where that is enough. */
+bool berth__search_offer(berth__search *search, const uint64_t *offsets, const char *solver);
+
+/* Tells that no plan is smaller than `bound`. Returns whether the search is over. */
+bool berth__search_prove(berth__search *search, uint64_t bound);
+
+/* The peak at which the search is over: the lower bound, or the capacity where fitting is enough. */
+uint64_t berth__search_goal(const berth__search *search);
+
+typedef struct berth__solver {
+    const char *name;
+    const char *about; /* one line for --help */
+    /* Offers at least one plan unless stopped before. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY, BERTH_INTERNAL. */
+    berth_status (*run)(berth__search *search);
+} berth__solver;
+
+/* The table, "auto" first; it is in solve.c. */
+extern const berth__solver berth__solver_auto;
+extern const berth__solver berth__solver_greedy;
+extern const berth__solver berth__solver_first_fit_size;
+extern const berth__solver berth__solver_first_fit_area;
+extern const berth__solver berth__solver_first_fit_breadth;
+extern const berth__solver berth__solver_best_fit_size;
+extern const berth__solver berth__solver_best_fit_area;
+extern const berth__solver berth__solver_best_fit_breadth;
+
+#endif

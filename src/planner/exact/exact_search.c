@@ -1,0 +1,328 @@
+/* The exact search itself: place or defer, explain dead ends, jump back.
+ *
+ * Among all plans that fit there is one, call it S*, that is smallest first in the sum of area x offset and
+ * then in the offsets read by item. Nothing in S* can be moved down, so every item in it rests on the floor
+ * or on a neighbour (an item that lives at a common time). The search looks for S* only:
+ *
+ *  - Every unplaced item has a `low`: S* has it at or above that, given the placements in its `why`.
+ *  - Take an unplaced item i of the lowest low. Place it there: then every unplaced neighbour j is at or
+ * above i's offset, so above i's top, and j's low rises to it because of i (and of j's own why, unless j is
+ * too large to lie below i at all).
+ *  - If that fails, defer it: i is above its low, so it rests on a neighbour that is not placed yet (all
+ * placed ones end at or below its low), and its low rises to the lowest top any of them can have.
+ *  - A section whose unplaced items need more than there is above them is a dead end (exact_bound.c).
+ *
+ * Every dead end comes with a set of placements from which it follows. If the last placement is not among
+ * them, trying that item elsewhere changes nothing: the search returns to one that is (conflict-directed
+ * backjumping, Prosser 1993). What follows from S* being the smallest prunes too; each rule below says why it
+ * spares S*: equal items are in order, an item never lies above a place where it fits, and of two items one
+ * on the other the longer-lived is below.
+ *
+ * "Infeasible" is thus a proof: the whole tree has been cut by rules that spare S*, and S* was not in it.
+ *
+ * The order of ties decides how soon a plan is found: items of sections that often did not fit come first
+ * (weights as in dom/wdeg, Boussemart and others 2004), and exact.c restarts with varied priorities. */
+#include <string.h>
+
+#include "planner/exact/exact_state.h"
+
+/* ---- Dead ends. ---- */
+
+static void add_weight(berth__exact *x, uint32_t section, double amount)
+{
+    x->weight[section] += amount * x->weight_step;
+}
+
+/* Later dead ends count a little more, so that old ones fade. */
+static void age_weights(berth__exact *x)
+{
+    x->weight_step *= 1.002;
+    if (x->weight_step < 1e60)
+        return;
+    for (uint32_t s = 0; s < x->sections; s++)
+        x->weight[s] *= 1e-60;
+    x->weight_step *= 1e-60;
+}
+
+static bool is_over(const berth__exact *x, uint32_t section)
+{
+    return x->narrow ? ((const int16_t *)x->over)[section] != 0 : ((const int32_t *)x->over)[section] != 0;
+}
+
+static uint32_t size_in(const berth__exact *x, uint32_t item, uint32_t section)
+{
+    size_t at = span_lane(&x->spans[item], section);
+    return x->narrow ? (uint32_t)((const int16_t *)x->rows)[at] : (uint32_t)((const int32_t *)x->rows)[at];
+}
+
+/* An item that is pushed past the capacity. */
+static void explain_item(berth__exact *x, uint32_t i)
+{
+    double share = 1.0 / (double)(x->last[i] - x->first[i]);
+    for (uint32_t s = x->first[i]; s < x->last[i]; s++)
+        add_weight(x, s, share);
+    memcpy(x->conflict, set_of(x->why, x, i), x->words * sizeof(uint64_t));
+}
+
+/* Sections that do not fit: all get heavier, and one of them is the reason. */
+static void explain_sections(berth__exact *x, const exact_entry *list, uint32_t count)
+{
+    uint32_t chosen = EXACT_NONE;
+    for (uint32_t s = x->dirty_first; s < x->dirty_last; s++)
+        if (is_over(x, s)) {
+            add_weight(x, s, 1.0);
+            if (chosen == EXACT_NONE || (exact_random(x) & 1))
+                chosen = s;
+        }
+    BERTH_DCHECK(chosen != EXACT_NONE, "a bound that failed failed somewhere it was computed");
+    memset(x->conflict, 0, x->words * sizeof *x->conflict);
+    uint32_t sum = 0;
+    for (uint32_t at = count; at-- > 0;) {
+        uint32_t i = entry_item(list[at]);
+        if (x->first[i] > chosen || x->last[i] <= chosen)
+            continue;
+        uint32_t size = size_in(x, i, chosen);
+        if (size == 0)
+            continue;
+        sum += size;
+        set_join(x->conflict, set_of(x->why, x, i), x->words);
+        if (sum + x->low[i] > x->capacity)
+            return;
+    }
+}
+
+/* Brings the list in order after lows have risen: what rose is taken out, sorted by insertion (most of it
+ * rose to the same height and is in order already) and merged back. Returns an item that is past the
+ * capacity, or EXACT_NONE. */
+static uint32_t sort_list(berth__exact *x, exact_entry *list, uint32_t count)
+{
+    exact_entry *risen = x->lists + x->list_top;
+    uint32_t rises = 0, kept = 0, past = EXACT_NONE;
+    for (uint32_t at = 0; at < count; at++) {
+        uint32_t i = entry_item(list[at]), low = x->low[i];
+        if (low == entry_low(list[at])) {
+            list[kept++] = list[at];
+            continue;
+        }
+        if (low + x->size[i] > x->capacity)
+            past = i;
+        exact_entry entry = (exact_entry)low << 32 | i;
+        uint32_t to = rises++;
+        for (; to > 0 && entry_low(risen[to - 1]) > low; to--)
+            risen[to] = risen[to - 1];
+        risen[to] = entry;
+    }
+    for (uint32_t at = count; rises > 0;)
+        list[--at] = kept > 0 && entry_low(list[kept - 1]) > entry_low(risen[rises - 1]) ? list[--kept]
+                                                                                         : risen[--rises];
+    return past;
+}
+
+/* False: dead end, with `conflict` set. */
+static bool still_fits(berth__exact *x, exact_entry *list, uint32_t count)
+{
+    if (x->dirty_first >= x->dirty_last)
+        return true;
+    uint32_t past = sort_list(x, list, count);
+    bool fits = past == EXACT_NONE;
+    if (!fits) {
+        explain_item(x, past);
+    } else {
+        exact_pass pass = {.list = list,
+                           .count = count,
+                           .first_section = x->dirty_first,
+                           .last_section = x->dirty_last,
+                           .spans = x->spans,
+                           .rows = x->rows,
+                           .sums = x->sums,
+                           .over = x->over,
+                           .capacity = x->capacity};
+        fits = x->pass(&pass);
+        if (!fits)
+            explain_sections(x, list, count);
+    }
+    x->dirty_first = UINT32_MAX;
+    x->dirty_last = 0;
+    if (!fits) {
+        x->fails++;
+        age_weights(x);
+    }
+    return fits;
+}
+
+/* ---- The tree. ---- */
+
+static double heaviest_section(const berth__exact *x, uint32_t i)
+{
+    double heaviest = 0.0;
+    for (uint32_t s = x->first[i]; s < x->last[i]; s++)
+        heaviest = x->weight[s] > heaviest ? x->weight[s] : heaviest;
+    return heaviest;
+}
+
+/* Counts by section how many of the items of lowest low live there, or clears the counts. */
+static void count_rivals(berth__exact *x, const exact_entry *list, uint32_t ties, bool clear)
+{
+    for (uint32_t at = 0; at < ties; at++) {
+        uint32_t i = entry_item(list[at]);
+        for (uint32_t s = x->first[i]; s < x->last[i]; s++)
+            x->rivals[s] = clear ? 0 : x->rivals[s] + 1;
+    }
+}
+
+/* A section in which nothing may be wasted at this height: one of the items of lowest low that live there
+ * must be placed now. Returns the one with the fewest such items for its weight, one with a single item
+ * first, or EXACT_NONE if there is no such section. */
+static uint32_t tightest_section(const berth__exact *x, const exact_entry *list, uint32_t ties)
+{
+    const uint32_t room = x->capacity - entry_low(list[0]);
+    uint32_t tightest = EXACT_NONE;
+    double fewest = 1e300;
+    for (uint32_t at = 0; at < ties; at++) {
+        uint32_t i = entry_item(list[at]);
+        for (uint32_t s = x->first[i]; s < x->last[i]; s++)
+            if (x->load[s] == room) {
+                if (x->rivals[s] == 1)
+                    return s;
+                if ((double)x->rivals[s] < fewest * x->weight[s]) {
+                    fewest = (double)x->rivals[s] / x->weight[s];
+                    tightest = s;
+                }
+            }
+    }
+    return tightest;
+}
+
+/* How many ends of an item's life are at a wall: no other item of lowest low lives beyond. */
+static uint32_t walls_touched(const berth__exact *x, uint32_t i)
+{
+    bool left = x->first[i] == 0 || x->rivals[x->first[i] - 1] == 0;
+    bool right = x->last[i] == x->sections || x->rivals[x->last[i]] == 0;
+    return (uint32_t)left + (uint32_t)right;
+}
+
+/* Of the items with the lowest low, the one with the heaviest section times its priority; if there is a
+ * section in which nothing may be wasted, of those that live in it, and rather one that fits between walls.
+ */
+static uint32_t pick(berth__exact *x, const exact_entry *list, uint32_t count)
+{
+    static const double wall_factor[] = {1.0, 8.0, 64.0};
+    const uint32_t lowest = entry_low(list[0]);
+    uint32_t best = entry_item(list[0]), ties = 0;
+    for (; ties < count && entry_low(list[ties]) == lowest; ties++)
+        if (exact_is_pinned(x, entry_item(list[ties])))
+            return entry_item(list[ties]); /* no choice to make */
+    if (ties == 1)
+        return best;
+    count_rivals(x, list, ties, false);
+    const uint32_t tight = tightest_section(x, list, ties);
+    double best_value = -1.0;
+    for (uint32_t at = 0; at < ties; at++) {
+        uint32_t i = entry_item(list[at]);
+        double value = heaviest_section(x, i) * x->priority[i];
+        if (tight != EXACT_NONE) {
+            if (x->first[i] > tight || x->last[i] <= tight)
+                continue;
+            value *= wall_factor[walls_touched(x, i)];
+        }
+        if (value > best_value) {
+            best_value = value;
+            best = i;
+        }
+    }
+    count_rivals(x, list, ties, true);
+    return best;
+}
+
+static bool limit_met(berth__exact *x, uint32_t count)
+{
+    if (berth__search_step(x->search, 4 + count / 8) || x->search->steps >= x->step_limit ||
+        x->fails >= x->fail_limit)
+        x->aborted = true;
+    return x->aborted;
+}
+
+static bool solve(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *parent,
+                  uint32_t parent_count, uint32_t level);
+
+/* Where no unplaced item crosses from one section to the next, the sides are problems of their own. Returns
+ * whether there was such a place; `solved` then tells how it went. */
+static bool solve_apart(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *list, uint32_t count,
+                        uint32_t level, bool *solved)
+{
+    uint32_t s = from;
+    while (s + 1 < to && x->crossing[s] > 0)
+        s++;
+    if (s + 1 >= to)
+        return false;
+    *solved = true;
+    uint32_t begin = from;
+    for (s = from; s < to && *solved; s++)
+        if (s + 1 == to || x->crossing[s] == 0) {
+            *solved = solve(x, begin, s + 1, list, count, level + 1);
+            begin = s + 1;
+        }
+    return true;
+}
+
+/* Places all unplaced items of sections [from, to), which are those of `parent` that lie inside. On false all
+ * is as before, and unless aborted `conflict` explains. */
+static bool solve(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *parent,
+                  uint32_t parent_count, uint32_t level)
+{
+    const size_t list_mark = x->list_top, trail_mark = x->trail_count;
+    exact_entry *list = x->lists + list_mark;
+    uint32_t count = 0;
+    for (uint32_t at = 0; at < parent_count; at++) {
+        uint32_t i = entry_item(parent[at]);
+        if (set_has(x->unplaced, i) && x->first[i] >= from && x->last[i] <= to)
+            list[count++] = parent[at];
+    }
+    x->list_top += count;
+    bool solved = count == 0;
+    if (solved)
+        goto done;
+    if (limit_met(x, count) || !still_fits(x, list, count) ||
+        solve_apart(x, from, to, list, count, level, &solved))
+        goto done;
+    uint64_t *failed = x->kept_sets + (size_t)level * x->words;
+    do {
+        uint32_t i = pick(x, list, count);
+        memset(failed, 0, x->words * sizeof *failed);
+        if (exact_is_pinned(x, i) || (x->base[i] == x->low[i] && !berth__exact_is_dominated(x, i))) {
+            const size_t mark = x->trail_count;
+            berth__exact_place(x, i);
+            solved = !x->aborted && solve(x, from, to, list, count, level + 1);
+            if (solved)
+                goto done;
+            berth__exact_undo(x, mark);
+            if (x->aborted || !set_has(x->conflict, i))
+                break; /* with i anywhere else it would fail for the same reasons */
+            memcpy(failed, x->conflict, x->words * sizeof *failed);
+            set_drop(failed, i);
+        }
+        if (!berth__exact_defer(x, i, failed))
+            break;
+    } while (!limit_met(x, count) && still_fits(x, list, count));
+done:
+    if (!solved) {
+        berth__exact_undo(x, trail_mark);
+        x->dirty_first = UINT32_MAX;
+        x->dirty_last = 0;
+    }
+    x->list_top = list_mark;
+    return solved;
+}
+
+bool berth__exact_dive(berth__exact *x)
+{
+    exact_entry *root = x->lists;
+    for (uint32_t i = 0; i < x->count; i++)
+        root[i] = i; /* with low 0, and put right by the first sort */
+    x->list_top = x->count;
+    x->dirty_first = 0;
+    x->dirty_last = x->sections;
+    bool solved = solve(x, 0, x->sections, root, x->count, 0);
+    x->list_top = 0;
+    return solved;
+}

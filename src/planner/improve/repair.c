@@ -1,0 +1,392 @@
+/* Phase C, repair with a shrinking capacity. Take the best plan and a capacity somewhat below its peak:
+ *
+ *      peak ---------   ##                      what sticks out is taken out,
+ *  capacity - - - - - - ##- - - - - -           each goes back into the tightest room that holds it,
+ *             ####  ##  ##   ###                or, if none does, to the place where the least is in its way,
+ *             ##########   #######              and what was in its way is taken out in turn.
+ *
+ * The capacity is a part of the way from the peak to the goal: aiming at the goal at once stalls, halving the
+ * excess works. What keeps being in the way becomes dearer to move (its penalty grows), so that the search
+ * does not circle: guided ejection search, after Nagata and Braysy's for vehicle routing (2009). When it
+ * fails, the best plan is put back and a gentler capacity is tried. Only what moves is touched, so a round
+ * costs as much as the excess is large, not as the problem is. */
+#include "planner/improve/repair.h"
+
+#include <string.h>
+
+#include "base/sort.h"
+#include "planner/problem/overlap.h"
+
+enum { ROUND_STEPS_AT_FIRST = 200, ROUND_STEPS_AT_MOST = 20000, EJECT_AT_FIRST = 256, EJECT_AT_MOST = 4096 };
+
+typedef struct repair {
+    berth__search *search;
+    const berth__prepared *prepared;
+    berth__overlap overlap;
+    uint64_t *offsets; /* the plan being worked on; BERTH_NO_OFFSET: taken out */
+    uint32_t *penalty;
+    uint32_t *pool; /* what is out, the next to go in last */
+    uint32_t pool_count;
+    uint32_t *touched; /* what may differ from the search's best plan, to which a failure returns */
+    uint32_t touched_count;
+    uint8_t *is_touched;
+    uint64_t *ends; /* scratch of cheapest_place: the `to` of what was found, packed with its number */
+    uint64_t *ends_scratch;
+    uint32_t ends_room;
+    bool by_area; /* what a place costs: penalty x size x life, or the root of life */
+    uint64_t random;
+    uint64_t step_limit;
+} repair;
+
+static uint64_t repair_random(repair *r)
+{
+    uint64_t z = (r->random += 0x9E3779B97F4A7C15U);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+}
+
+static bool is_pinned(const repair *r, uint32_t item)
+{
+    return berth__item_fixed(r->prepared, item) != BERTH_NO_OFFSET;
+}
+
+static uint32_t root_of(uint32_t n)
+{
+    uint32_t root = 0;
+    for (uint32_t bit = (uint32_t)1 << 15; bit; bit >>= 1)
+        if ((uint64_t)(root + bit) * (root + bit) <= n)
+            root += bit;
+    return root;
+}
+
+static double bulk(const repair *r, uint32_t item)
+{
+    uint32_t life = r->prepared->upper[item] - r->prepared->lower[item];
+    return (double)r->prepared->size[item] * (double)(r->by_area ? life : root_of(life));
+}
+
+static double cost_of(const repair *r, uint32_t item)
+{
+    return is_pinned(r, item) ? 1e300 : (double)r->penalty[item] * bulk(r, item);
+}
+
+static void touch(repair *r, uint32_t item)
+{
+    if (!r->is_touched[item]) {
+        r->is_touched[item] = 1;
+        r->touched[r->touched_count++] = item;
+    }
+}
+
+static void take_out(repair *r, uint32_t item)
+{
+    touch(r, item);
+    r->offsets[item] = BERTH_NO_OFFSET;
+    r->pool[r->pool_count++] = item;
+}
+
+/* The largest of what lies in pool[from..] comes last, so that it goes in first. */
+static void sort_pool(repair *r, uint32_t from)
+{
+    for (uint32_t k = from + 1; k < r->pool_count; k++) {
+        uint32_t item = r->pool[k], to = k;
+        double own = bulk(r, item);
+        for (; to > from && bulk(r, r->pool[to - 1]) > own; to--)
+            r->pool[to] = r->pool[to - 1];
+        r->pool[to] = item;
+    }
+}
+
+static berth_status sort_ends(repair *r)
+{
+    const uint32_t count = r->overlap.found_count;
+    if (count > r->ends_room) {
+        uint64_t *ends = berth__heap_realloc(r->ends, (size_t)count * 2 * sizeof *ends);
+        if (ends)
+            r->ends = ends;
+        uint64_t *scratch = berth__heap_realloc(r->ends_scratch, (size_t)count * 2 * sizeof *scratch);
+        if (scratch)
+            r->ends_scratch = scratch;
+        if (!ends || !scratch)
+            return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to repair a plan");
+        r->ends_room = count * 2;
+    }
+    uint64_t highest = 0;
+    for (uint32_t k = 0; k < count; k++)
+        highest = r->overlap.found[k].to > highest ? r->overlap.found[k].to : highest;
+    /* Where end and number do not fit into one word, ends lose their last bits: costs are estimates anyway.
+     */
+    const unsigned number_bits = berth__bits_of(count), bits = berth__bits_of(highest);
+    const unsigned drop = bits + number_bits > 64 ? bits + number_bits - 64 : 0;
+    for (uint32_t k = 0; k < count; k++)
+        r->ends[k] = r->overlap.found[k].to >> drop << number_bits | k;
+    berth__sort_keys(r->ends, r->ends_scratch, count, number_bits, number_bits + bits - drop);
+    return BERTH_OK;
+}
+
+/* Walks upward over the offsets at which what is in the way changes: just above one that is found, just below
+ * one, the floor, and just below the capacity. */
+typedef struct walk {
+    uint32_t next_end, next_start; /* candidates */
+    uint32_t gone_in, gone_out;    /* what the running cost contains */
+    double cost_in, cost_out;
+    bool at_top;
+} walk;
+
+static uint64_t end_of(const repair *r, uint32_t k)
+{
+    const uint32_t count = r->overlap.found_count;
+    return r->overlap.found[r->ends[k] & (((uint64_t)1 << berth__bits_of(count)) - 1)].to;
+}
+
+static uint32_t end_item(const repair *r, uint32_t k)
+{
+    const uint32_t count = r->overlap.found_count;
+    return r->overlap.found[r->ends[k] & (((uint64_t)1 << berth__bits_of(count)) - 1)].item;
+}
+
+static uint64_t next_candidate(const repair *r, walk *w, uint64_t top)
+{
+    const uint32_t count = r->overlap.found_count;
+    uint64_t above = w->next_end < count ? end_of(r, w->next_end) : UINT64_MAX;
+    while (w->next_start < count && r->overlap.found[w->next_start].from == 0)
+        w->next_start++;
+    uint64_t below = w->next_start < count ? r->overlap.found[w->next_start].from - 1 : UINT64_MAX;
+    uint64_t next = above <= below ? above : below;
+    if (above <= below)
+        w->next_end++;
+    else
+        w->next_start++;
+    w->at_top = next >= top;
+    return w->at_top ? top : next;
+}
+
+static double cost_at(const repair *r, walk *w, uint64_t offset)
+{
+    const uint32_t count = r->overlap.found_count;
+    while (w->gone_in < count && r->overlap.found[w->gone_in].from <= offset)
+        w->cost_in += cost_of(r, r->overlap.found[w->gone_in++].item);
+    while (w->gone_out < count && end_of(r, w->gone_out) <= offset)
+        w->cost_out += cost_of(r, end_item(r, w->gone_out++));
+    return w->cost_in - w->cost_out;
+}
+
+/* After a look that found no room: where the least is in the way. Among equals one by lot. BERTH_NO_OFFSET if
+ * pins are everywhere. */
+static berth_status cheapest_place(repair *r, uint32_t item, uint64_t capacity, uint64_t *place)
+{
+    *place = BERTH_NO_OFFSET;
+    const uint64_t top = capacity - r->prepared->size[item];
+    berth_status status = sort_ends(r);
+    if (status != BERTH_OK)
+        return status;
+    walk w = {0};
+    double least = 1e299;
+    uint64_t offset = 0, ties = 1;
+    for (;;) {
+        double cost = cost_at(r, &w, offset);
+        uint64_t aligned = berth__item_align(r->prepared, item, offset);
+        if (aligned == offset) {
+            if (cost < least * (1.0 - 1e-9)) {
+                least = cost;
+                *place = offset;
+                ties = 1;
+            } else if (cost <= least * (1.0 + 1e-9) && cost < 1e299 && repair_random(r) % ++ties == 0) {
+                *place = offset;
+            }
+        }
+        if (w.at_top)
+            return BERTH_OK;
+        offset = next_candidate(r, &w, top);
+        if (r->prepared->alignment && offset % r->prepared->alignment[item]) { /* up, or down at the top */
+            uint64_t up = berth__item_align(r->prepared, item, offset);
+            offset = up <= top ? up : top - top % r->prepared->alignment[item];
+            if (w.gone_in && offset < r->overlap.found[w.gone_in - 1].from)
+                return BERTH_OK;
+        }
+    }
+}
+
+/* Finds what is in the way of an item, and counts the work. */
+static berth_status look(repair *r, uint32_t item)
+{
+    r->overlap.looked_at = 0;
+    berth_status status = berth__overlap_look(&r->overlap, r->offsets, item);
+    if (status == BERTH_OK)
+        berth__search_step(r->search, 1 + (r->overlap.looked_at + 4 * (uint64_t)r->overlap.found_count) / 16);
+    return status;
+}
+
+/* Puts one item back, if need be in the place of others. */
+static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
+{
+    berth_status status = look(r, item);
+    if (status != BERTH_OK)
+        return status;
+    touch(r, item);
+    uint64_t offset = berth__overlap_fit(&r->overlap, item, capacity, true);
+    if (offset == BERTH_NO_OFFSET) {
+        r->penalty[item]++;
+        status = cheapest_place(r, item, capacity, &offset);
+        if (status != BERTH_OK || offset == BERTH_NO_OFFSET) {
+            r->pool[r->pool_count++] = item;
+            return status;
+        }
+        const uint32_t before = r->pool_count;
+        for (uint32_t k = 0; k < r->overlap.found_count; k++) {
+            const berth__forbidden *other = &r->overlap.found[k];
+            if (other->from <= offset && offset < other->to && r->offsets[other->item] != BERTH_NO_OFFSET)
+                take_out(r, other->item);
+        }
+        sort_pool(r, before);
+    }
+    r->offsets[item] = offset;
+    return BERTH_OK;
+}
+
+/* Works at `capacity` until all is in (the pool is empty) or `moves` are used up. */
+static berth_status press(repair *r, uint64_t capacity, uint64_t moves)
+{
+    berth_status status = BERTH_OK;
+    while (r->pool_count && moves-- > 0 && r->search->steps < r->step_limit && !r->search->stopped &&
+           status == BERTH_OK)
+        status = put_in(r, r->pool[--r->pool_count], capacity);
+    return status;
+}
+
+/* Puts in what is left, as low as it goes. A little beyond the limit, since most of a plan is there; but
+ * where very much is in the way of each, some stay out. */
+static berth_status complete(repair *r)
+{
+    const uint64_t extra = 20000 + r->prepared->item_count / 4;
+    const uint64_t limit = r->step_limit < UINT64_MAX - extra ? r->step_limit + extra : UINT64_MAX;
+    berth_status status = BERTH_OK;
+    sort_pool(r, 0);
+    while (r->pool_count && status == BERTH_OK && r->search->steps < limit) {
+        uint32_t item = r->pool[--r->pool_count];
+        status = look(r, item);
+        if (status == BERTH_OK)
+            r->offsets[item] = berth__overlap_fit(&r->overlap, item, INT64_MAX, false);
+    }
+    return status;
+}
+
+static void put_back_best(repair *r)
+{
+    for (uint32_t k = 0; k < r->touched_count; k++)
+        r->offsets[r->touched[k]] = r->search->best[r->touched[k]];
+}
+
+static void forget_touched(repair *r)
+{
+    for (uint32_t k = 0; k < r->touched_count; k++)
+        r->is_touched[r->touched[k]] = 0;
+    r->touched_count = 0;
+    r->pool_count = 0;
+}
+
+/* A capacity from `capacity` upward above which at most `most` items end. */
+static uint64_t gentle_capacity(const repair *r, uint64_t capacity, uint32_t most)
+{
+    const berth__prepared *p = r->prepared;
+    const uint64_t highest = r->search->best_peak - 1;
+    for (int attempt = 0; attempt < 20 && capacity < highest; attempt++) {
+        uint32_t out = 0;
+        for (uint32_t i = 0; i < p->item_count && out <= most; i++)
+            out += r->offsets[i] + p->size[i] > capacity;
+        if (out <= most)
+            break;
+        capacity += (highest - capacity) / 4 + 1;
+    }
+    return capacity < highest ? capacity : highest;
+}
+
+static void take_out_above(repair *r, uint64_t capacity)
+{
+    const berth__prepared *p = r->prepared;
+    for (uint32_t i = 0; i < p->item_count; i++)
+        if (r->offsets[i] + p->size[i] > capacity && !is_pinned(r, i))
+            take_out(r, i);
+    if (r->pool_count < 5000)
+        sort_pool(r, 0);
+}
+
+/* The rounds. `part` is how much of the excess is left standing; see the top. */
+static berth_status run(repair *r)
+{
+    double part = 0.5;
+    uint64_t moves = ROUND_STEPS_AT_FIRST;
+    uint32_t most = EJECT_AT_FIRST, failures = 0;
+    berth_status status = BERTH_OK;
+    while (status == BERTH_OK && r->search->steps < r->step_limit && !r->search->stopped) {
+        const uint64_t goal = berth__search_goal(r->search);
+        if (r->search->best_peak <= goal)
+            break;
+        const uint64_t excess = r->search->best_peak - goal;
+        double standing = failures % 3 == 2 ? 0.97 : part;
+        uint64_t capacity = goal + (uint64_t)((double)excess * standing);
+        if (excess < goal / 5000)
+            capacity = goal;
+        if (capacity >= r->search->best_peak)
+            capacity = r->search->best_peak - 1;
+        capacity = gentle_capacity(r, capacity, most);
+        take_out_above(r, capacity);
+        berth__search_step(r->search, 1 + r->prepared->item_count / 16);
+        r->by_area = failures % 2 == 0;
+        status = press(r, capacity, moves + 20 * (uint64_t)r->pool_count);
+        bool pressed = r->pool_count == 0;
+        if (r->search->stopped && !pressed)
+            break;
+        if (status == BERTH_OK)
+            status = complete(r);
+        if (status != BERTH_OK || r->pool_count)
+            break;
+        uint64_t peak = berth__prepared_peak(r->prepared, r->offsets);
+        if (peak < r->search->best_peak) {
+            berth__search_offer(r->search, r->offsets, "repair");
+            failures = 0;
+            part = pressed && part * 0.8 > 0.25 ? part * 0.8 : part;
+            most = pressed && most < EJECT_AT_MOST ? most * 3 / 2 + 1 : most;
+        } else {
+            put_back_best(r);
+            failures++;
+            part = part + 0.15 < 0.95 ? part + 0.15 : 0.95;
+            most = most > 8 ? most / 2 : 4;
+            moves = moves * 3 / 2 < ROUND_STEPS_AT_MOST ? moves * 3 / 2 : ROUND_STEPS_AT_MOST;
+        }
+        forget_touched(r);
+    }
+    return status;
+}
+
+berth_status berth__repair(berth__search *search, uint64_t steps)
+{
+    const berth__prepared *p = search->prepared;
+    repair r = {.search = search,
+                .prepared = p,
+                .random = search->seed ^ 0x2545F4914F6CDD1DU,
+                .step_limit = steps < UINT64_MAX - search->steps ? search->steps + steps : UINT64_MAX};
+    if (search->best_peak == UINT64_MAX || p->item_count == 0)
+        return BERTH_OK;
+    const size_t count = p->item_count;
+    r.offsets = berth__heap_alloc(count * sizeof *r.offsets);
+    r.penalty = berth__heap_alloc(count * sizeof *r.penalty);
+    r.pool = berth__heap_alloc(count * sizeof *r.pool);
+    r.touched = berth__heap_alloc(count * sizeof *r.touched);
+    r.is_touched = berth__heap_zalloc(count, sizeof *r.is_touched);
+    berth_status status = berth__overlap_init(&r.overlap, p);
+    if (status == BERTH_OK && (!r.offsets || !r.penalty || !r.pool || !r.touched || !r.is_touched))
+        status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to repair a plan of %zu items", count);
+    if (status == BERTH_OK) {
+        memcpy(r.offsets, search->best, count * sizeof *r.offsets);
+        for (size_t i = 0; i < count; i++)
+            r.penalty[i] = 1;
+        status = run(&r);
+    }
+    berth__overlap_finish(&r.overlap);
+    void *all[] = {r.offsets, r.penalty, r.pool, r.touched, r.is_touched, r.ends, r.ends_scratch};
+    for (size_t k = 0; k < BERTH_COUNT_OF(all); k++)
+        berth__heap_free(all[k]);
+    return status;
+}

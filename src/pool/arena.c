@@ -1,0 +1,515 @@
+/* The arena's records, indices and splits; arena.h has the picture. */
+#include "pool/arena.h"
+
+#include <string.h>
+
+/* ---- Records ------------------------------------------------------------------------------------- */
+
+enum { SPARE_WANTED = 8 };
+
+void berth__arena_init(berth__arena *arena)
+{
+    memset(arena, 0, sizeof *arena);
+}
+
+static void give_segment(berth__segment *segment)
+{
+    for (size_t i = 0; i < segment->chunk_count; i++)
+        berth__heap_free((void *)atomic_load_explicit(&segment->map[i], memory_order_relaxed));
+    berth__heap_free(segment->map);
+    berth__heap_free(segment);
+}
+
+void berth__arena_finish(berth__arena *arena)
+{
+    while (arena->segments) {
+        berth__segment *segment = arena->segments;
+        arena->segments = segment->next;
+        give_segment(segment);
+    }
+    for (uint32_t i = 0; i < arena->slab_count; i++)
+        berth__heap_free(arena->slabs[i]);
+    memset(arena, 0, sizeof *arena);
+}
+
+/* A spare record has nothing set but its old address, which somebody may still look at; most of what is to be
+ * reset is so already. */
+static void spare_push(berth__arena *arena, berth__span *span)
+{
+    BERTH_DCHECK(!span->use_count && !span->use && !span->more_uses, "[A3] a free span has no users");
+    span->index = NULL;
+    span->right = NULL;
+    span->label = NULL;
+    span->ticket = 0;
+    span->left = arena->spare;
+    arena->spare = span;
+    arena->spare_count++;
+}
+
+static berth__span *spare_pop(berth__arena *arena)
+{
+    berth__span *span = arena->spare;
+    arena->spare = span->left;
+    arena->spare_count--;
+    span->left = NULL;
+    return span;
+}
+
+static void place_at(berth__span *span, uintptr_t address)
+{
+    atomic_store_explicit(&span->address, address, memory_order_relaxed);
+}
+
+static berth_status add_slab(berth__arena *arena)
+{
+    if (arena->slab_count == BERTH__ARENA_SLABS)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the pool has as many blocks as it can count");
+    size_t count = (size_t)BERTH__ARENA_SLAB_FIRST << arena->slab_count;
+    berth__span *slab = berth__heap_aligned(count * sizeof *slab, 64);
+    if (!slab)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's records of blocks");
+    memset(slab, 0, count * sizeof *slab);
+    for (size_t i = count; i-- > 0;)
+        spare_push(arena, &slab[i]);
+    arena->slabs[arena->slab_count++] = slab;
+    return BERTH_OK;
+}
+
+berth_status berth__arena_prepare(berth__arena *arena)
+{
+    return arena->spare_count >= SPARE_WANTED ? BERTH_OK : add_slab(arena);
+}
+
+/* ---- Indices ------------------------------------------------------------------------------------- */
+
+/* The record's place in any tree: its own for life, so that spans may grow and shrink. */
+static inline uint32_t priority(const berth__span *span)
+{
+    return (uint32_t)((uintptr_t)span / sizeof *span) * 0x9e3779b1u;
+}
+
+/* Works out a node's largest size from itself and its children. */
+static void look_below(berth__span *span)
+{
+    size_t largest = span->size_bytes;
+    if (span->left && span->left->largest_below > largest)
+        largest = span->left->largest_below;
+    if (span->right && span->right->largest_below > largest)
+        largest = span->right->largest_below;
+    span->largest_below = largest;
+}
+
+/* Cuts a tree in two: what lies below `address` and the rest. */
+static void tree_split(berth__span *tree, uintptr_t address, berth__span **below, berth__span **rest)
+{
+    if (!tree) {
+        *below = *rest = NULL;
+        return;
+    }
+    berth__span **open = tree->address < address ? &tree->right : &tree->left;
+    if (open == &tree->right)
+        tree_split(tree->right, address, open, rest);
+    else
+        tree_split(tree->left, address, below, open);
+    *(open == &tree->right ? below : rest) = tree;
+    if (*open)
+        (*open)->parent = tree;
+    look_below(tree);
+}
+
+/* Makes one tree of two; all of `low` lies below `high`. */
+static berth__span *tree_join(berth__span *low, berth__span *high)
+{
+    if (!low || !high)
+        return low ? low : high;
+    bool low_on_top = priority(low) >= priority(high);
+    berth__span *top = low_on_top ? low : high;
+    berth__span **open = low_on_top ? &low->right : &high->left;
+    *open = low_on_top ? tree_join(low->right, high) : tree_join(low, high->left);
+    (*open)->parent = top;
+    look_below(top);
+    return top;
+}
+
+/* Where the tree points to `span`, or will. */
+static berth__span **link_to(berth__index *index, berth__span *span)
+{
+    berth__span *parent = span->parent;
+    return !parent ? &index->root : span->address < parent->address ? &parent->left : &parent->right;
+}
+
+/* What lies below `span` has changed: works the largest sizes out upwards, as far as they change. */
+static void look_up(berth__span *span)
+{
+    for (; span; span = span->parent) {
+        size_t before = span->largest_below;
+        look_below(span);
+        if (span->largest_below == before)
+            return;
+    }
+}
+
+static void index_insert(berth__index *index, berth__span *span)
+{
+    berth__span *parent = NULL, *at = index->root;
+    while (at && priority(at) >= priority(span)) {
+        parent = at;
+        at = span->address < at->address ? at->left : at->right;
+    }
+    span->parent = parent;
+    *link_to(index, span) = span;
+    tree_split(at, span->address, &span->left, &span->right);
+    if (span->left)
+        span->left->parent = span;
+    if (span->right)
+        span->right->parent = span;
+    look_below(span);
+    look_up(parent);
+    span->index = index;
+    index->span_count++;
+    index->bytes += span->size_bytes;
+}
+
+static void index_remove(berth__index *index, berth__span *span)
+{
+    berth__span *below = tree_join(span->left, span->right), *parent = span->parent;
+    *link_to(index, span) = below;
+    if (below)
+        below->parent = parent;
+    look_up(parent);
+    span->left = span->right = span->parent = NULL;
+    span->index = NULL;
+    index->span_count--;
+    index->bytes -= span->size_bytes;
+}
+
+berth__span *berth__index_next(const berth__index *index, const berth__span *span)
+{
+    berth__span *next = NULL;
+    for (berth__span *at = index->root; at;) {
+        if (span && at->address <= span->address) {
+            at = at->right;
+        } else {
+            next = at;
+            at = at->left;
+        }
+    }
+    return next;
+}
+
+berth__span *berth__index_below(const berth__index *index, uintptr_t address)
+{
+    berth__span *below = NULL;
+    for (berth__span *at = index->root; at;) {
+        if (at->address < address) {
+            below = at;
+            at = at->right;
+        } else {
+            at = at->left;
+        }
+    }
+    return below;
+}
+
+berth__span *berth__index_largest(const berth__index *index)
+{
+    berth__span *at = index->root;
+    while (at && at->size_bytes != at->largest_below)
+        at = at->left && at->left->largest_below == at->largest_below ? at->left : at->right;
+    return at;
+}
+
+/* The lowest span of at least `size_bytes`. */
+static berth__span *lowest(const berth__index *index, size_t size_bytes)
+{
+    berth__span *at = index->root;
+    if (!at || at->largest_below < size_bytes)
+        return NULL;
+    for (;;) {
+        if (at->left && at->left->largest_below >= size_bytes)
+            at = at->left;
+        else if (at->size_bytes >= size_bytes)
+            return at;
+        else
+            at = at->right;
+    }
+}
+
+berth__span *berth__index_find(const berth__index *index, size_t size_bytes, size_t alignment,
+                               uintptr_t *address)
+{
+    berth__span *span = lowest(index, size_bytes);
+    if (!span)
+        return NULL;
+    *address = berth__align_up(span->address, alignment);
+    if (*address - span->address <= span->size_bytes - size_bytes)
+        return span;
+    span = lowest(index, size_bytes + alignment);
+    if (span)
+        *address = berth__align_up(span->address, alignment);
+    return span;
+}
+
+/* ---- Segments ------------------------------------------------------------------------------------ */
+
+berth_status berth__arena_add_segment(berth__arena *arena, uintptr_t address, size_t size_bytes,
+                                      berth__index *index, berth__segment **out)
+{
+    berth__segment *segment = berth__heap_zalloc(1, sizeof *segment);
+    size_t chunks = (size_bytes + BERTH__ARENA_CHUNK - 1) / BERTH__ARENA_CHUNK;
+    if (segment)
+        segment->map = berth__heap_zalloc(chunks, sizeof *segment->map);
+    if (!segment || !segment->map) {
+        berth__heap_free(segment);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's record of a segment");
+    }
+    segment->chunk_count = chunks;
+    segment->address = address;
+    segment->size_bytes = size_bytes;
+    segment->number = ++arena->segment_count;
+    berth__span *span = spare_pop(arena);
+    place_at(span, address);
+    span->size_bytes = size_bytes;
+    span->segment = segment;
+    span->before = span->after = NULL;
+    segment->first = span;
+    /* In order of address, so that finding one stops early. */
+    berth__segment **place = &arena->segments;
+    while (*place && (*place)->address < address)
+        place = &(*place)->next;
+    segment->next = *place;
+    *place = segment;
+    index_insert(index, span);
+    *out = segment;
+    return BERTH_OK;
+}
+
+void berth__arena_remove_segment(berth__arena *arena, berth__segment *segment)
+{
+    berth__span *span = segment->first;
+    BERTH_DCHECK(!span->before && !span->after && span->index, "[A1] an idle segment is one free span");
+    index_remove(span->index, span);
+    spare_push(arena, span);
+    berth__segment **place = &arena->segments;
+    while (*place != segment)
+        place = &(*place)->next;
+    *place = segment->next;
+    give_segment(segment);
+}
+
+berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p)
+{
+    for (berth__segment *segment = arena->segments; segment && segment->address <= p; segment = segment->next)
+        if (p - segment->address < segment->size_bytes)
+            return segment;
+    return NULL;
+}
+
+/* ---- Spans --------------------------------------------------------------------------------------- */
+
+/* A new record for the first `size_bytes` of `span`, which keeps the rest. */
+static berth__span *split_front(berth__arena *arena, berth__span *span, size_t size_bytes)
+{
+    berth__span *front = spare_pop(arena);
+    atomic_store_explicit(&front->state, BERTH__SPAN_FREE, memory_order_relaxed);
+    place_at(front, span->address);
+    front->size_bytes = size_bytes;
+    front->segment = span->segment;
+    front->ticket = span->ticket;
+    front->since_ns = span->since_ns;
+    front->before = span->before;
+    front->after = span;
+    if (front->before)
+        front->before->after = front;
+    else
+        span->segment->first = front;
+    span->before = front;
+    place_at(span, span->address + size_bytes);
+    span->size_bytes -= size_bytes;
+    return front;
+}
+
+berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t address, size_t size_bytes)
+{
+    BERTH_DCHECK(address >= span->address && address - span->address + size_bytes <= span->size_bytes,
+                 "[A2] what is taken lies inside the free span");
+    berth__index *index = span->index;
+    berth__span *front = address != span->address ? split_front(arena, span, address - span->address) : NULL;
+    if (front)
+        index->bytes -= front->size_bytes; /* counted again when it is put in */
+    berth__span *taken = span;
+    if (span->size_bytes == size_bytes) {
+        index_remove(index, span);
+    } else {
+        /* The common case: the free span shrinks where it is in the tree, and no other node moves. */
+        taken = split_front(arena, span, size_bytes);
+        index->bytes -= size_bytes;
+        look_up(span);
+    }
+    if (front)
+        index_insert(index, front);
+    return taken;
+}
+
+/* Makes `span` and the one after it one; the second record is given up. */
+static void join_after(berth__arena *arena, berth__span *span)
+{
+    berth__span *gone = span->after;
+    if (gone->size_bytes > span->size_bytes)
+        span->since_ns = gone->since_ns; /* a little block freed beside it does not make a large hole young */
+    span->size_bytes += gone->size_bytes;
+    if (gone->ticket > span->ticket)
+        span->ticket = gone->ticket; /* the later point in their stream covers both */
+    span->after = gone->after;
+    if (span->after)
+        span->after->before = span;
+    spare_push(arena, gone);
+}
+
+/* Makes the free span after `span` begin where `span` does; the first record is given up. */
+static berth__span *join_before(berth__arena *arena, berth__span *span)
+{
+    berth__span *kept = span->after;
+    if (span->size_bytes > kept->size_bytes)
+        kept->since_ns = span->since_ns;
+    place_at(kept, span->address);
+    kept->size_bytes += span->size_bytes;
+    if (span->ticket > kept->ticket)
+        kept->ticket = span->ticket;
+    kept->before = span->before;
+    if (kept->before)
+        kept->before->after = kept;
+    else
+        kept->segment->first = kept;
+    spare_push(arena, span);
+    return kept;
+}
+
+berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__index *index)
+{
+    bool joins_before = span->before && span->before->index == index;
+    bool joins_after = span->after && span->after->index == index;
+    if (!joins_before && !joins_after) {
+        index_insert(index, span);
+        return span;
+    }
+    if (!joins_before) { /* grows where it is in the tree */
+        index->bytes += span->size_bytes;
+        span = join_before(arena, span);
+        look_up(span);
+        return span;
+    }
+    if (joins_after) {
+        index_remove(index, span->after);
+        join_after(arena, span);
+    }
+    index->bytes += span->size_bytes;
+    span = span->before;
+    join_after(arena, span);
+    look_up(span);
+    return span;
+}
+
+/* ---- The map from addresses to spans ------------------------------------------------------------- */
+
+berth_status berth__arena_map_reserve(berth__segment *segment, uintptr_t address, size_t size_bytes)
+{
+    size_t first = (address - segment->address) / BERTH__ARENA_CHUNK;
+    size_t last = (address - segment->address + size_bytes - 1) / BERTH__ARENA_CHUNK;
+    for (size_t i = first; i <= last; i++) {
+        if (atomic_load_explicit(&segment->map[i], memory_order_relaxed))
+            continue;
+        size_t covered = segment->size_bytes - i * BERTH__ARENA_CHUNK;
+        if (covered > BERTH__ARENA_CHUNK)
+            covered = BERTH__ARENA_CHUNK;
+        _Atomic(berth__span *) *chunk = berth__heap_zalloc(covered / BERTH__ARENA_GRAIN, sizeof *chunk);
+        if (!chunk)
+            return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's map of addresses");
+        atomic_store_explicit(&segment->map[i], chunk, memory_order_release);
+    }
+    return BERTH_OK;
+}
+
+void berth__arena_map_set(berth__span *span)
+{
+    atomic_store_explicit(berth__arena_place(span->segment, span->address), span, memory_order_release);
+}
+
+berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p)
+{
+    /* Backwards through the map: eight bytes a grain, and empty chunks at one look. */
+    size_t grains = BERTH__ARENA_CHUNK / BERTH__ARENA_GRAIN;
+    size_t chunk = (p - segment->address) / BERTH__ARENA_CHUNK;
+    size_t from = (p - segment->address) % BERTH__ARENA_CHUNK / BERTH__ARENA_GRAIN + 1;
+    for (;; chunk--, from = grains) {
+        _Atomic(berth__span *) *places = atomic_load_explicit(&segment->map[chunk], memory_order_acquire);
+        uintptr_t start = segment->address + chunk * BERTH__ARENA_CHUNK;
+        for (size_t i = places ? from : 0; i-- > 0;) {
+            berth__span *span = atomic_load_explicit(&places[i], memory_order_acquire);
+            if (span && berth__span_at(span, start + i * BERTH__ARENA_GRAIN) &&
+                atomic_load_explicit(&span->state, memory_order_relaxed) == BERTH__SPAN_LIVE)
+                return p - span->address < span->size_bytes ? span : NULL;
+        }
+        if (chunk == 0)
+            return NULL;
+    }
+}
+
+/* ---- Invariants ---------------------------------------------------------------------------------- */
+
+static size_t tree_count(const berth__index *index, const berth__span *tree, uint64_t *bytes)
+{
+    if (!tree)
+        return 0;
+    const berth__span *below[] = {tree->left, tree->right};
+    size_t largest = tree->size_bytes;
+    for (size_t i = 0; i < 2; i++)
+        if (below[i] && below[i]->largest_below > largest)
+            largest = below[i]->largest_below;
+    bool linked =
+        (!tree->left || tree->left->parent == tree) && (!tree->right || tree->right->parent == tree);
+    if (tree->index != index || largest != tree->largest_below || !linked)
+        return SIZE_MAX / 4;
+    *bytes += tree->size_bytes;
+    return 1 + tree_count(index, tree->left, bytes) + tree_count(index, tree->right, bytes);
+}
+
+static bool is_in_tree(const berth__span *span)
+{
+    const berth__span *at = span->index->root;
+    while (at && at != span)
+        at = span->address < at->address ? at->left : at->right;
+    return at == span;
+}
+
+static bool span_is_valid(const berth__segment *segment, const berth__span *span)
+{
+    bool tiled = span->segment == segment && span->size_bytes != 0 &&
+                 (span->address - segment->address) % BERTH__ARENA_GRAIN == 0 &&
+                 span->size_bytes % BERTH__ARENA_GRAIN == 0;
+    if (span->after)
+        tiled =
+            tiled && span->after->before == span && span->after->address == span->address + span->size_bytes;
+    else
+        tiled = tiled && span->address + span->size_bytes == segment->address + segment->size_bytes;
+    bool merged = !span->index || !span->after || span->after->index != span->index; /* [A1] */
+    return tiled && merged && (!span->index || is_in_tree(span));
+}
+
+bool berth__arena_is_valid(const berth__arena *arena)
+{
+    for (const berth__segment *segment = arena->segments; segment; segment = segment->next) {
+        if (segment->first->address != segment->address || segment->first->before)
+            return false;
+        for (const berth__span *span = segment->first; span; span = span->after) {
+            if (!span_is_valid(segment, span))
+                return false;
+            uint64_t bytes = 0;
+            const berth__index *index = span->index;
+            if (index && index->root == span &&
+                (tree_count(index, index->root, &bytes) != index->span_count || bytes != index->bytes))
+                return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,552 @@
+/* The device pool's operations: the thread's stock first, the arena behind its lock, then the device. */
+#include "pool/pool.h"
+
+#include "count/scope.h"
+
+static size_t rounded_size(size_t size_bytes)
+{
+    size_t size = berth__align_up(size_bytes, BERTH__POOL_GRAIN);
+    return size ? size : BERTH__POOL_GRAIN;
+}
+
+/* ---- The thread's own ---------------------------------------------------------------------------- */
+
+/* A thread inside its slot of the meter, with its stock. */
+struct inside {
+    berth__meter_slot *slot;
+    berth__stock *stock;
+};
+
+static berth__span no_span; /* at address 0; never written */
+
+/* Finds the thread's slot and stock, makes the stock, and remembers both for the next time. */
+static bool find_own(berth__pool *pool, struct inside *in)
+{
+    uint32_t thread = berth__thread();
+    in->slot = berth__meter_slot_of(&pool->meter, thread);
+    if (!in->slot || !berth__meter_enter(&pool->meter, in->slot))
+        return false;
+    in->stock = in->slot->beside;
+    berth__meter_leave(in->slot);
+    if (!in->stock) {
+        berth__stock *made = berth__heap_zalloc(1, sizeof *made);
+        if (!made)
+            return false;
+        made->mark = BERTH__SPAN_STOCK + thread;
+        made->last = &no_span;
+        if (!berth__meter_enter(&pool->meter, in->slot)) {
+            berth__heap_free(made);
+            return false;
+        }
+        in->slot->beside = in->stock = made;
+        berth__meter_leave(in->slot);
+    }
+    berth__thread_memos.device_pool = (berth__memo){pool->number, in->slot, in->stock};
+    return true;
+}
+
+static uint64_t draw_ids(berth__pool *pool)
+{
+    return atomic_fetch_add_explicit(&pool->ids_drawn, BERTH__STOCK_IDS, memory_order_relaxed);
+}
+
+/* New ids for the thread when it has none left, and the time for ages: they need not be finer than that. The
+ * clock may be the user's, so the thread is not inside. Returns whether it came to that. */
+static bool renew(berth__pool *pool, berth__stock *stock)
+{
+    if (stock->next_id % BERTH__STOCK_IDS != 0)
+        return false;
+    stock->next_id = draw_ids(pool);
+    stock->now_ns = pool->clock_ns(pool->clock_context);
+    return true;
+}
+
+/* The thread's slot and stock; false if there are none. */
+static bool own(berth__pool *pool, struct inside *in)
+{
+    const berth__memo *memo = &berth__thread_memos.device_pool;
+    if (memo->key != pool->number)
+        return find_own(pool, in);
+    *in = (struct inside){memo->slot, memo->value};
+    return true;
+}
+
+/* Goes inside; false: the meter is stopped, or the pool is closing. */
+static bool enter(berth__pool *pool, struct inside in)
+{
+    if (!berth__meter_enter(&pool->meter, in.slot))
+        return false;
+    if (!berth__pool_is_closing(pool))
+        return true;
+    berth__meter_leave(in.slot);
+    return false;
+}
+
+/* ---- Allocating ---------------------------------------------------------------------------------- */
+
+static inline void hand_out(berth__span *span, size_t size_bytes, const char *label, uint64_t id,
+                            uint64_t now_ns)
+{
+    span->requested_bytes = size_bytes;
+    span->label = label;
+    span->allocation_id = id;
+    span->since_ns = now_ns;
+    atomic_store_explicit(&span->state, BERTH__SPAN_LIVE, memory_order_release); /* see is_live_at */
+}
+
+/* A block that was taken out of the thread's stock becomes its user's, and is counted. Inside. False: the
+ * thread's credit did not suffice, and berth__meter_add_true must follow. */
+static inline __attribute__((always_inline)) bool grant(struct inside in, berth__span *span,
+                                                        size_t size_bytes, size_t rounded, const char *label)
+{
+    hand_out(span, size_bytes, label, in.stock->next_id++, in.stock->now_ns);
+    berth__meter_count_bytes(in.slot, rounded);
+    return berth__meter_add_inside(in.slot, rounded);
+}
+
+/* Puts blocks back into the arena, and looks after limits and decay. */
+static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
+{
+    berth__pool_lock(pool);
+    for (uint32_t i = 0; i < count; i++)
+        berth__pool_put(pool, spans[i]);
+    berth__pool_settle(pool);
+    berth__pool_unlock(pool);
+}
+
+/* What has been tried for one allocation. */
+struct attempt {
+    size_t size_bytes, rounded, alignment;
+    const berth_request *request;
+    berth__meter_slot *slot; /* the thread's, NULL if it has none */
+    bool counted;            /* by the meter, under the lock */
+    bool collected, flushed, gave_back, called;
+    bool anywhere; /* there is no room for a piece: a small block may lie between large ones */
+    int growths;
+    uint64_t now_ns, id;
+    berth__span *put_out[BERTH__STOCK_MOST]; /* from the thread's stock, back into the arena */
+    uint32_t put_out_count;
+};
+
+/* Blocks that come from the pieces for small ones; a larger alignment would waste them. */
+static bool is_small(const berth__pool *pool, size_t rounded, size_t alignment)
+{
+    return rounded <= pool->small_bytes && alignment <= pool->small_bytes;
+}
+
+/* The lowest place in the pieces for small blocks, or in a new piece. */
+static berth__span *find_small(berth__pool *pool, size_t rounded, size_t alignment, uintptr_t *address)
+{
+    berth__span *span = berth__index_find(&pool->small, rounded, alignment, address);
+    uintptr_t start = 0;
+    berth__span *piece =
+        span ? NULL : berth__index_find(&pool->mapped, pool->piece_bytes, pool->piece_bytes, &start);
+    if (!piece)
+        return span;
+    piece = berth__arena_take(&pool->arena, piece, start, pool->piece_bytes);
+    berth__arena_put(&pool->arena, piece, &pool->small);
+    return berth__index_find(&pool->small, rounded, alignment, address);
+}
+
+/* The lowest place that fits, in what is free for the request's stream first: using it needs no event. */
+static berth__span *find_free(berth__pool *pool, const struct attempt *a, uintptr_t *address)
+{
+    berth_stream *stream = a->request->stream;
+    berth__pool_stream *known = stream ? berth__pool_stream_of(pool, stream, false) : NULL;
+    berth__span *span = known ? berth__index_find(&known->index, a->rounded, a->alignment, address) : NULL;
+    if (!span && is_small(pool, a->rounded, a->alignment)) {
+        span = find_small(pool, a->rounded, a->alignment, address);
+        if (!a->anywhere)
+            return span;
+    }
+    return span ? span : berth__index_find(&pool->mapped, a->rounded, a->alignment, address);
+}
+
+/* With the lock: memory for the attempt from the next place that was not tried; BERTH_OK: look again. */
+static berth_status make_room(berth__pool *pool, struct attempt *a)
+{
+    if (!a->collected) {
+        a->collected = true;
+        berth__pool_collect(pool, false);
+        return BERTH_OK;
+    }
+    if (!a->flushed) {
+        a->flushed = true;
+        berth__pool_flush_stocks(pool);
+        return BERTH_OK;
+    }
+    /* Room for the alignment too, so that what is grown surely does; the rest stays free for others. */
+    bool small = is_small(pool, a->rounded, a->alignment) && !a->anywhere;
+    size_t alignment = small ? pool->piece_bytes : a->alignment;
+    size_t grown = (small ? pool->piece_bytes : a->rounded) + (alignment > BERTH__POOL_GRAIN ? alignment : 0);
+    /* While memory is mapped the lock is dropped, and others may take or give back the neighbours that were
+     * counted on. After two tries all of it is mapped anew: then it is there when the lock is taken again. */
+    berth_status status = berth__pool_grow(pool, grown, a->growths++ >= 2);
+    if (status == BERTH_OK)
+        return BERTH_OK;
+    if (!a->gave_back) {
+        a->gave_back = true;
+        if (berth__pool_give_back(pool, 0, UINT64_MAX))
+            return BERTH_OK;
+    }
+    if (small) {
+        a->anywhere = true;
+        return BERTH_OK;
+    }
+    if (a->request->flags & BERTH_NO_RETRY)
+        return status;
+    if (!a->called && pool->on_failure) {
+        a->called = true;
+        berth__pool_unlock(pool);
+        bool again = pool->on_failure(pool->on_failure_context, a->size_bytes);
+        berth__pool_relock(pool);
+        if (again) {
+            a->flushed = a->gave_back = false;
+            return BERTH_OK;
+        }
+    }
+    if (berth__pool_collect(pool, true)) {
+        berth__meter_count_retry(&pool->meter);
+        return BERTH_OK;
+    }
+    return status;
+}
+
+static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__span **out)
+{
+    berth_stream *stream = a->request->stream;
+    berth_status status;
+    uintptr_t address = 0;
+    berth__span *free_span;
+    berth__pool_lock_at(pool, a->now_ns);
+    for (uint32_t i = 0; i < a->put_out_count; i++)
+        berth__pool_put(pool, a->put_out[i]);
+    while ((status = berth__arena_prepare(&pool->arena)) == BERTH_OK) {
+        free_span = find_free(pool, a, &address);
+        if (free_span)
+            break;
+        status = make_room(pool, a);
+        if (status != BERTH_OK)
+            break;
+    }
+    if (status != BERTH_OK) {
+        berth__pool_unlock(pool);
+        return status;
+    }
+    berth__span *span = berth__arena_take(&pool->arena, free_span, address, a->rounded);
+    span->ticket = 0;
+    if (stream)
+        status = berth__pool_add_use(pool, span, stream);
+    if (status != BERTH_OK) {
+        berth__pool_put(pool, span);
+    } else {
+        hand_out(span, a->size_bytes, berth__label_text(a->request), a->id, pool->now_ns);
+        berth__arena_map_set(span);
+        a->counted = a->slot && berth__meter_add_at(&pool->meter, a->slot, a->rounded);
+    }
+    berth__pool_settle(pool);
+    berth__pool_unlock(pool);
+    *out = span;
+    return status;
+}
+
+/* Gives the block to the caller, filled with zeros if that was asked for. */
+static berth_status finish_allocation(berth__pool *pool, berth__span *span, const berth_request *request,
+                                      void **out)
+{
+    void *p = (void *)span->address;
+    berth__pool_show(pool, p, span->requested_bytes);
+    if (request->flags & BERTH_ZEROED) {
+        berth_status status = berth_zero(pool->device, p, span->requested_bytes, request->stream, false);
+        if (status != BERTH_OK) {
+            berth__pool_deallocate(pool, p, 0, request->stream);
+            return status;
+        }
+    }
+    *out = p;
+    return BERTH_OK;
+}
+
+static berth_status allocate_elsewhere(berth__pool *pool, struct attempt *a, void **out)
+{
+    berth__span *span = NULL;
+    berth_status status = allocate_slow(pool, a, &span);
+    if (status != BERTH_OK) {
+        berth__meter_count_failure(&pool->meter);
+        return berth__pool_explain(pool, a->size_bytes, a->request, status);
+    }
+    if (!a->counted)
+        berth__meter_add_true_counted(&pool->meter, a->rounded);
+    return finish_allocation(pool, span, a->request, out);
+}
+
+/* Everything but the short way. If nothing of the size is in the stock, its larger blocks go back into the
+ * arena first. */
+static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool, size_t size_bytes,
+                                                               size_t alignment, const berth_request *request,
+                                                               void **out)
+{
+    struct attempt a = {.size_bytes = size_bytes,
+                        .rounded = rounded_size(size_bytes),
+                        .alignment = alignment,
+                        .request = request};
+    struct inside in = {0};
+    bool has_own = !request->stream && own(pool, &in);
+    bool renewed = has_own && renew(pool, in.stock);
+    if (!has_own || !enter(pool, in)) {
+        a.now_ns = pool->clock_ns(pool->clock_context);
+        a.id = draw_ids(pool);
+        return allocate_elsewhere(pool, &a, out);
+    }
+    bool counted = true;
+    berth__span *span = berth__stock_take(in.stock, a.rounded, alignment);
+    if (span) {
+        counted = grant(in, span, size_bytes, a.rounded, berth__label_text(request));
+    } else {
+        if (!berth__stock_is_binned(a.rounded))
+            a.put_out_count = berth__stock_clear_recent(in.stock, a.put_out);
+        a.now_ns = in.stock->now_ns;
+        a.id = in.stock->next_id++;
+        a.slot = in.slot;
+    }
+    berth__meter_leave(in.slot);
+    if (!span)
+        return allocate_elsewhere(pool, &a, out);
+    if (!counted)
+        berth__meter_add_true(&pool->meter, a.rounded);
+    if (renewed)
+        put_all(pool, NULL, 0); /* a thread that never meets the lock looks after limits and decay too */
+    return finish_allocation(pool, span, request, out);
+}
+
+static __attribute__((noinline)) berth_status count(berth__pool *pool, size_t size_bytes)
+{
+    berth__meter_add_true(&pool->meter, size_bytes);
+    return BERTH_OK;
+}
+
+/* The short way: an ordinary request, the thread's stock has a block, and no memory checker listens. */
+BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
+                                            const berth_request *request, void **out)
+{
+    berth__pool *pool = self;
+    const berth__memo *memo = &berth__thread_memos.device_pool;
+    struct inside in = {memo->slot, memo->value};
+    if (BERTH_UNLIKELY(memo->key != pool->number || alignment > BERTH__POOL_GRAIN || request->flags ||
+                       request->stream || in.stock->next_id % BERTH__STOCK_IDS == 0 ||
+                       !berth__meter_enter_unmarked(&pool->meter, in.slot)))
+        return allocate_general(pool, size_bytes, alignment, request, out);
+    size_t rounded = berth__align_up(size_bytes, BERTH__POOL_GRAIN);
+    berth__stocked block;
+    if (BERTH_UNLIKELY(!berth__stock_take_newest(in.stock, rounded, &block))) {
+        berth__meter_leave(in.slot);
+        return allocate_general(pool, size_bytes, alignment, request, out);
+    }
+    *out = (void *)block.address;
+    in.stock->last = block.span;
+    bool counted = grant(in, block.span, size_bytes, rounded, berth__label_text(request));
+    berth__meter_leave(in.slot);
+    return BERTH_LIKELY(counted) ? BERTH_OK : count(pool, rounded);
+}
+
+/* ---- Freeing ------------------------------------------------------------------------------------- */
+
+/* Whether the block is live and starts at `p`. In this order: the record of a block that was freed elsewhere
+ * may become another's at any time, and is live again only after it has its new address. */
+static inline bool is_live_at(const berth__span *span, uintptr_t p)
+{
+    return atomic_load_explicit(&span->state, memory_order_acquire) == BERTH__SPAN_LIVE &&
+           berth__span_at(span, p);
+}
+
+/* Whether a live block is freed with its size, if with any. */
+static inline bool is_size(const berth__span *span, size_t size_bytes)
+{
+    return size_bytes == 0 || size_bytes == span->requested_bytes;
+}
+
+/* With the lock: one thread only is told that the block was live. */
+static bool take_from_user(berth__span *span, size_t size_bytes)
+{
+    uint32_t expected = BERTH__SPAN_LIVE;
+    return atomic_load(&span->state) == expected && is_size(span, size_bytes) &&
+           atomic_compare_exchange_strong(&span->state, &expected, BERTH__SPAN_FREE);
+}
+
+static __attribute__((noinline)) berth_status bad_free(berth__pool *pool, const void *p,
+                                                       const berth__span *span, size_t size_bytes)
+{
+    if (span && atomic_load(&span->state) == BERTH__SPAN_LIVE && size_bytes)
+        return berth__fail(BERTH_BAD_FREE, "%p holds %zu bytes, freed as %zu: a stale pointer?", p,
+                           span->requested_bytes, size_bytes);
+    if (span && atomic_load(&span->state) != BERTH__SPAN_LIVE)
+        return berth__fail(BERTH_BAD_FREE, "%p was freed before (double free)", p);
+    berth__pool_relock(pool);
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    berth__span *around = segment ? berth__arena_around(segment, (uintptr_t)p) : NULL;
+    bool inside = around && atomic_load(&around->state) == BERTH__SPAN_LIVE;
+    uintptr_t start = inside ? around->address : 0;
+    berth__pool_unlock(pool);
+    if (inside)
+        return berth__fail(BERTH_BAD_FREE, "%p lies inside the block at %p; free that one", p, (void *)start);
+    return berth__fail(BERTH_BAD_FREE,
+                       segment ? "%p is not a live block of this pool (freed before, or never one)"
+                               : "%p is not memory of this pool",
+                       p);
+}
+
+/* With the lock: one block of a pool whose handle is gone has come back; true if it was the last. */
+static bool was_last(berth__pool *pool)
+{
+    return berth__pool_is_closing(pool) && --pool->live_blocks == 0;
+}
+
+/* `counted`: the meter knows already. Until this returns the block, or the lock, keeps the pool. */
+static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_bytes, berth_stream *stream,
+                                    bool counted)
+{
+    berth__pool_lock(pool);
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    berth__span *span = segment ? berth__arena_at(segment, (uintptr_t)p) : NULL;
+    berth_status status = BERTH_OK;
+    if (!span || !take_from_user(span, size_bytes)) {
+        berth__pool_unlock(pool);
+        return bad_free(pool, p, span, size_bytes);
+    }
+    if (stream)
+        status = berth__pool_add_use(pool, span, stream);
+    if (status != BERTH_OK) {
+        atomic_store(&span->state, BERTH__SPAN_LIVE);
+        berth__pool_unlock(pool);
+        return status;
+    }
+    if (!counted)
+        berth__meter_sub(&pool->meter, span->size_bytes);
+    bool waits = span->use_count != 0;
+    if (!waits) {
+        berth__pool_put(pool, span);
+        berth__pool_settle(pool);
+    }
+    bool last = !waits && was_last(pool);
+    berth__pool_unlock(pool);
+    if (waits) {
+        berth__pool_wait_for(pool, span);
+        berth__pool_lock(pool);
+        last = was_last(pool);
+        berth__pool_unlock(pool);
+    }
+    if (last)
+        berth__pool_finish(pool);
+    return BERTH_OK;
+}
+
+/* Puts a live block into the thread's stock, if that has room and the thread's credit suffices; else nothing
+ * happens. Inside; when it has been left the block no longer keeps the pool. */
+static inline __attribute__((always_inline)) bool put_own(struct inside in, berth__stocked block,
+                                                          size_t freed)
+{
+    if (BERTH_UNLIKELY(!berth__stock_has_room(in.stock, freed) || !berth__meter_sub_inside(in.slot, freed)))
+        return false;
+    berth__stock_put(in.stock, block, freed);
+    return true;
+}
+
+/* Makes room in the thread's stock: what is in the way goes back into the arena. False: there is no stock. */
+static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
+{
+    berth__span *put_out[BERTH__STOCK_MOST];
+    uint32_t count = 0;
+    if (!own(pool, in) || !enter(pool, *in))
+        return false;
+    if (!berth__stock_has_room(in->stock, freed))
+        count = berth__stock_make_room(in->stock, freed, put_out);
+    berth__meter_leave(in->slot);
+    if (count)
+        put_all(pool, put_out, count);
+    return true;
+}
+
+/* A sound free of a block that no stream uses, past the short way. */
+static berth_status put_away(berth__pool *pool, berth__span *span, size_t size_bytes)
+{
+    struct inside in;
+    berth__stocked block = {span->address, span};
+    size_t freed = span->size_bytes;
+    void *p = (void *)block.address;
+    if (!make_stock_room(pool, &in, freed) || !enter(pool, in))
+        return deallocate_slow(pool, p, size_bytes, NULL, false);
+    berth__pool_hide(pool, p, freed);
+    bool put = put_own(in, block, freed);
+    berth__meter_leave(in.slot);
+    if (put)
+        return BERTH_OK;
+    /* The thread's credit is full. The meter comes first: once in the stock, the block keeps nothing alive.
+     */
+    berth__meter_sub(&pool->meter, freed);
+    if (!enter(pool, in))
+        return deallocate_slow(pool, p, size_bytes, NULL, true);
+    berth__stock_put(in.stock, block, freed);
+    berth__meter_leave(in.slot);
+    return BERTH_OK;
+}
+
+/* The live block at `p` in the reserved address space, NULL if there is none. */
+static inline berth__span *find_live(const berth__pool *pool, uintptr_t p)
+{
+    berth__span *span = berth__segment_has(pool->main, p) ? berth__arena_at(pool->main, p) : NULL;
+    return span && is_live_at(span, p) ? span : NULL;
+}
+
+static __attribute__((noinline)) berth_status deallocate_general(berth__pool *pool, void *p,
+                                                                 size_t size_bytes, berth_stream *stream)
+{
+    berth__span *span = stream ? NULL : find_live(pool, (uintptr_t)p);
+    if (!span || !is_size(span, size_bytes) || span->use_count != 0)
+        return deallocate_slow(pool, p, size_bytes, stream, false);
+    return put_away(pool, span, size_bytes);
+}
+
+/* The short way: a block of the reserved address space that no stream uses, the thread's stock has room, and
+ * no memory checker listens. What was allocated last is often freed next: looking there first, the processor
+ * need not wait for the map. */
+BERTH_HOT berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    berth__pool *pool = self;
+    const berth__memo *memo = &berth__thread_memos.device_pool;
+    struct inside in = {memo->slot, memo->value};
+    if (BERTH_UNLIKELY(memo->key != pool->number || stream))
+        return deallocate_general(pool, p, size_bytes, stream);
+    berth__span *span = in.stock->last;
+    if (!is_live_at(span, (uintptr_t)p) && !(span = find_live(pool, (uintptr_t)p)))
+        return deallocate_general(pool, p, size_bytes, NULL);
+    if (BERTH_UNLIKELY(!is_size(span, size_bytes) || span->use_count != 0 ||
+                       !berth__meter_enter_unmarked(&pool->meter, in.slot)))
+        return deallocate_general(pool, p, size_bytes, NULL);
+    /* From what the caller said, which is right, sooner than from the record. */
+    size_t freed = size_bytes ? rounded_size(size_bytes) : span->size_bytes;
+    bool put = put_own(in, (berth__stocked){(uintptr_t)p, span}, freed);
+    berth__meter_leave(in.slot);
+    return BERTH_LIKELY(put) ? BERTH_OK : deallocate_general(pool, p, size_bytes, NULL);
+}
+
+/* In place as long as the block stays the same size; the front moves others. */
+berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
+                                    const berth_request *request, void **out)
+{
+    (void)old_bytes, (void)request;
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    berth__span *span = segment ? berth__arena_at(segment, (uintptr_t)p) : NULL;
+    bool live = span && atomic_load(&span->state) == BERTH__SPAN_LIVE;
+    bool stays = live && span->size_bytes == rounded_size(new_bytes) &&
+                 ((uintptr_t)p & (alignment - 1)) == 0 && !(request->flags & BERTH_ZEROED);
+    if (stays) {
+        berth__pool_hide(pool, p, span->size_bytes);
+        berth__pool_reveal(pool, p, new_bytes);
+        span->requested_bytes = new_bytes;
+        *out = p;
+    }
+    berth__pool_unlock(pool);
+    return stays ? BERTH_OK : live ? BERTH_UNSUPPORTED : bad_free(pool, p, span, 0);
+}

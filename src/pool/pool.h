@@ -1,0 +1,215 @@
+/* The inside of the device pool, shared by its files:
+ *
+ *     pool.c          allocating and freeing: stocks in front, the arena behind
+ *     pool_life.c     birth and end, figures, questions about blocks
+ *     pool_memory.c   growing, giving back, limits, decay
+ *     pool_wait.c     blocks that streams may still use
+ *     pool_explain.c  snapshots, text, and why an allocation failed
+ *
+ * The lock guards everything but what says otherwise. No driver call and no user code runs under it: a span
+ * is taken out of the arena first, so that nobody else sees it, and put back afterwards [P1]. */
+#ifndef BERTH_POOL_POOL_H
+#define BERTH_POOL_POOL_H
+
+#include "base/annotate.h"
+#include "berth/pool.h"
+#include "core/allocator.h"
+#include "count/meter.h"
+#include "device/device.h"
+#include "pool/arena.h"
+#include "pool/stock.h"
+
+enum {
+    BERTH__POOL_GRAIN = BERTH__ARENA_GRAIN,
+    BERTH__POOL_BUCKETS = 64,
+};
+
+/* What pools that share their limits share. */
+typedef struct berth__pool_budget {
+    _Atomic uint32_t references;
+    uint64_t hard_limit_bytes, soft_limit_bytes;
+    _Atomic uint64_t reserved_bytes;
+} berth__pool_budget;
+
+typedef struct berth__waiting berth__waiting;
+
+/* A stream that blocks are allocated on, or that freed blocks may still be used by. Forgotten when neither.
+ */
+typedef struct berth__pool_stream {
+    berth_stream *stream;         /* retained */
+    berth__index index;           /* freed here and used nowhere else: free for this stream */
+    berth__waiting *first, **end; /* events in the order of their recording */
+    uint64_t last_ticket;
+    uint64_t users;                  /* live spans that were allocated on it or that it uses */
+    struct berth__pool_stream *next; /* in its bucket */
+} berth__pool_stream;
+
+/* A point in a stream that must pass. Either all spans of the stream's index up to `ticket` wait for it, or
+ * one span does that waits for other streams too. */
+struct berth__waiting {
+    berth_event *event;
+    berth__span *span; /* NULL: those in the index */
+    uint64_t ticket;
+    berth__waiting *next;
+};
+
+typedef struct berth__pool {
+    berth_allocator base;
+    /* constant */
+    uint64_t number; /* never used twice in a process: what threads remember of a pool goes by it */
+    berth_device device;
+    berth_memory_kind memory_kind;
+    bool annotates;     /* a memory checker listens, and the memory is the host's */
+    size_t granularity; /* of mapping; 0: the device has no virtual memory */
+    size_t segment_bytes;
+    uint64_t decay_ns;
+    double slack;
+    /* Small blocks come from pieces of their own, so that one that lives long, or waits in a stock, does not
+     * split a hole that a large one needs. Smaller ones where little may be idle. */
+    size_t small_bytes, piece_bytes;
+    bool (*on_failure)(void *context, size_t size_bytes);
+    void *on_failure_context;
+    uint64_t (*clock_ns)(void *context);
+    void *clock_context;
+    berth__pool_budget *budget;
+    berth__segment *main; /* the reserved address space, an empty one without virtual memory */
+    /* their own guards */
+    berth__meter meter; /* the threads' stocks lie beside its slots */
+    _Atomic uint64_t ids_drawn;
+    /* guarded by `lock` */
+    berth__spin lock;
+    berth__arena arena;
+    berth__index mapped;   /* free memory */
+    berth__index small;    /* free memory in pieces that only small blocks are cut from */
+    berth__index unmapped; /* free address space */
+    berth__pool_stream *streams[BERTH__POOL_BUCKETS];
+    berth__waiting *spare_waiting;
+    uint64_t waiting_count;  /* points that have not been seen to pass */
+    bool collecting;         /* one thread at a time asks the events */
+    uint64_t reserved_bytes; /* taken from the device */
+    uint64_t max_reserved_bytes;
+    uint64_t max_live_bytes; /* as seen when memory was short; for the slack */
+    uint64_t now_ns;         /* the clock when the lock was last taken */
+    uint64_t decayed_at_ns;
+    uint64_t live_blocks;                /* counted from closing on */
+    struct berth__pool *previous, *next; /* all pools; guard: the list's lock */
+} berth__pool;
+
+/* A mark on the meter: from then on every free takes the lock. Asked inside a slot, or with the lock. */
+enum { BERTH__POOL_CLOSING = 4, BERTH__POOL_NO_SHORT_WAY = 8 };
+static inline bool berth__pool_is_closing(berth__pool *pool)
+{
+    return (atomic_load_explicit(&pool->meter.stopped, memory_order_relaxed) & BERTH__POOL_CLOSING) != 0;
+}
+
+static inline void berth__pool_relock(berth__pool *pool)
+{
+    berth__spin_lock(&pool->lock, BERTH__RANK_POOL);
+}
+/* The same with the time, from whom has read the clock already. */
+static inline void berth__pool_lock_at(berth__pool *pool, uint64_t now_ns)
+{
+    berth__pool_relock(pool);
+    if (now_ns > pool->now_ns)
+        pool->now_ns = now_ns;
+}
+/* Reads the clock, which may be the user's, and takes the lock. */
+static inline void berth__pool_lock(berth__pool *pool)
+{
+    berth__pool_lock_at(pool, pool->clock_ns(pool->clock_context));
+}
+static inline void berth__pool_unlock(berth__pool *pool)
+{
+    berth__spin_unlock(&pool->lock, BERTH__RANK_POOL);
+}
+
+/* For memory checkers: a block is the user's; still the user's and written to; nobody's. */
+static inline void berth__pool_show(const berth__pool *pool, const void *p, size_t size_bytes)
+{
+    if (BERTH_UNLIKELY(pool->annotates))
+        berth__annotate_undefined(p, size_bytes);
+}
+static inline void berth__pool_reveal(const berth__pool *pool, const void *p, size_t size_bytes)
+{
+    if (BERTH_UNLIKELY(pool->annotates))
+        berth__annotate_defined(p, size_bytes);
+}
+static inline void berth__pool_hide(const berth__pool *pool, const void *p, size_t size_bytes)
+{
+    if (BERTH_UNLIKELY(pool->annotates))
+        berth__annotate_noaccess(p, size_bytes);
+}
+
+/* ---- pool.c ---- */
+
+berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out);
+berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream);
+berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
+                                    const berth_request *request, void **out);
+
+/* ---- pool_life.c ---- */
+
+/* Gives everything back. Nothing is live, and the last reference is gone. */
+void berth__pool_finish(berth__pool *pool);
+/* Recognises a pool, for berth_pool_describe. */
+berth__pool *berth__pool_from(berth_allocator *a);
+
+/* ---- pool_memory.c ---- */
+
+/* Reserves the address space, if the device can. */
+berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes);
+/* Gives everything back to the device; nothing is live and nothing waits. */
+void berth__pool_memory_finish(berth__pool *pool);
+
+/* With the lock, which is dropped and taken again: gets memory from the device so that the mapped index
+ * has a span of `size_bytes`, giving idle memory back first where the slack or a limit wants it.
+ * `alone`: without counting on mapped neighbours, which others may take or give back while the lock is
+ * dropped. BERTH_OK: look again; else why not. */
+berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone);
+/* With the lock, dropped and taken again: gives idle memory back until at most `keep_bytes` of it are left,
+ * the highest first, only what has been idle since `before_ns`. Returns how much. */
+size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns);
+/* With the lock, dropped and taken again: what the soft limit and the decay want. */
+void berth__pool_settle(berth__pool *pool);
+/* With the lock: puts the stocks' blocks back into the arena; between the first two no block changes hands,
+ * so that what is known of them can be read. */
+void berth__pool_stop(berth__pool *pool);
+void berth__pool_resume(berth__pool *pool);
+void berth__pool_flush_stocks(berth__pool *pool);
+/* With the lock: a span that nobody uses any more becomes free memory. */
+void berth__pool_put(berth__pool *pool, berth__span *span);
+/* With the lock: whether an index holds memory that is free for everyone, and how much of that there is. */
+static inline bool berth__pool_is_idle(const berth__pool *pool, const berth__index *index)
+{
+    return index == &pool->mapped || index == &pool->small;
+}
+static inline uint64_t berth__pool_idle_bytes(const berth__pool *pool)
+{
+    return pool->mapped.bytes + pool->small.bytes;
+}
+
+/* ---- pool_wait.c ---- */
+
+/* With the lock: the record of a stream; made if `make`, NULL if there is none or no memory. */
+berth__pool_stream *berth__pool_stream_of(berth__pool *pool, berth_stream *stream, bool make);
+/* With the lock: adds `stream` to the streams that use the span. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__pool_add_use(berth__pool *pool, berth__span *span, berth_stream *stream);
+/* The stream a block was allocated on or is used by first, NULL if none. */
+berth_stream *berth__pool_first_use(const berth__span *span);
+/* Without the lock: takes a freed span that streams may still use. If it is one stream the span is free for
+ * it at once; for all it is when each has passed this point. */
+void berth__pool_wait_for(berth__pool *pool, berth__span *span);
+/* With the lock, dropped and taken again: frees what streams have passed; `wait`: first waits for the oldest
+ * point of each. Returns whether anything changed. */
+bool berth__pool_collect(berth__pool *pool, bool wait);
+/* Waits for all streams and gives the events back. Without the lock; nothing is live. */
+void berth__pool_wait_finish(berth__pool *pool);
+
+/* ---- pool_explain.c ---- */
+
+berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const berth_request *request,
+                                 berth_status why);
+berth_status berth__pool_snapshot(void *self, berth_block_fn visit, void *context);
+
+#endif

@@ -1,0 +1,374 @@
+/* The pool's life and its answers: what it knows of its blocks, its figures, its birth and its end. */
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "pool/pool.h"
+
+/* ---- Questions ----------------------------------------------------------------------------------- */
+
+/* With the lock: the live block that `p` starts, or lies in; NULL if none. */
+static berth__span *live_span(berth__pool *pool, const void *p, bool inside)
+{
+    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    if (!segment)
+        return NULL;
+    berth__span *span =
+        inside ? berth__arena_around(segment, (uintptr_t)p) : berth__arena_at(segment, (uintptr_t)p);
+    return span && atomic_load(&span->state) == BERTH__SPAN_LIVE ? span : NULL;
+}
+
+static berth_status not_found(const void *p)
+{
+    return berth__fail(BERTH_NOT_FOUND, "%p is not a live block of this pool", p);
+}
+
+static berth_status pool_record_use(void *self, const void *p, berth_stream *stream)
+{
+    berth__pool *pool = self;
+    if (!berth_device_equal(stream->device, pool->device))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the stream belongs to another device than the pool");
+    berth__pool_lock(pool);
+    berth__span *span = live_span(pool, p, true);
+    berth_status status = span ? berth__pool_add_use(pool, span, stream) : BERTH_NOT_FOUND;
+    berth__pool_unlock(pool);
+    return status == BERTH_NOT_FOUND ? not_found(p) : status;
+}
+
+static berth_status pool_owns(void *self, const void *p)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    bool owns = live_span(pool, p, true) != NULL;
+    berth__pool_unlock(pool);
+    return owns ? BERTH_OK : BERTH_NOT_FOUND;
+}
+
+/* The figures of the live block at `p`, read together under the lock. */
+struct facts {
+    size_t requested_bytes, size_bytes;
+    uint64_t allocation_id;
+};
+
+static berth_status find_facts(berth__pool *pool, const void *p, struct facts *facts)
+{
+    berth__pool_lock(pool);
+    const berth__span *span = live_span(pool, p, false);
+    if (span)
+        *facts = (struct facts){span->requested_bytes, span->size_bytes, span->allocation_id};
+    berth__pool_unlock(pool);
+    return span ? BERTH_OK : not_found(p);
+}
+
+static berth_status pool_requested_size(void *self, const void *p, size_t *out)
+{
+    struct facts facts = {0};
+    berth_status status = find_facts(self, p, &facts);
+    *out = facts.requested_bytes;
+    return status;
+}
+
+static berth_status pool_allocated_size(void *self, const void *p, size_t *out)
+{
+    struct facts facts = {0};
+    berth_status status = find_facts(self, p, &facts);
+    *out = facts.size_bytes;
+    return status;
+}
+
+static berth_status pool_allocation_id(void *self, const void *p, uint64_t *out)
+{
+    struct facts facts = {0};
+    berth_status status = find_facts(self, p, &facts);
+    if (status == BERTH_OK)
+        *out = facts.allocation_id;
+    return status;
+}
+
+static const char *pool_name(void *self)
+{
+    (void)self;
+    return "pool";
+}
+
+static berth_device pool_device(void *self)
+{
+    return ((berth__pool *)self)->device;
+}
+
+static berth_memory_kind pool_memory_kind(void *self)
+{
+    return ((berth__pool *)self)->memory_kind;
+}
+
+static bool pool_tracks_sizes(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static berth_status pool_stats(void *self, berth_stats *out)
+{
+    berth__pool *pool = self;
+    berth__meter_read(&pool->meter, out);
+    berth__pool_lock(pool);
+    berth__pool_flush_stocks(pool); /* so that what is free lies together */
+    const berth__span *largest = berth__index_largest(&pool->mapped);
+    out->bytes_limit = pool->budget->hard_limit_bytes;
+    out->bytes_reserved = pool->reserved_bytes;
+    out->max_bytes_reserved = pool->max_reserved_bytes;
+    out->largest_free_bytes = largest ? largest->size_bytes : 0;
+    uint64_t idle = berth__pool_idle_bytes(pool);
+    out->fragmentation = idle ? 1.0 - (double)out->largest_free_bytes / (double)idle : 0.0;
+    berth__pool_unlock(pool);
+    return BERTH_OK;
+}
+
+static berth_status pool_clear_stats(void *self)
+{
+    berth__pool *pool = self;
+    berth__meter_clear(&pool->meter);
+    berth__pool_lock(pool);
+    pool->max_reserved_bytes = pool->reserved_bytes;
+    berth__pool_unlock(pool);
+    return BERTH_OK;
+}
+
+static berth_status pool_trim(void *self, size_t keep_bytes, size_t *released)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    berth__pool_collect(pool, false);
+    berth__pool_flush_stocks(pool);
+    *released = berth__pool_give_back(pool, keep_bytes, UINT64_MAX);
+    pool->max_live_bytes = 0; /* the slack starts from what is live now */
+    berth__pool_unlock(pool);
+    return BERTH_OK;
+}
+
+/* ---- Birth and end ------------------------------------------------------------------------------- */
+
+/* All pools, so that a fork finds each of them at rest. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static berth__pool *all_pools; /* guard: list_lock */
+
+/* Past the ranks: all pools have one, and here alone somebody holds several. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&list_lock);
+    for (berth__pool *pool = all_pools; pool; pool = pool->next)
+        if (atomic_exchange_explicit(&pool->lock.word, 1, memory_order_acquire) != 0)
+            berth__spin_wait(&pool->lock);
+}
+
+static void after_fork(void)
+{
+    for (berth__pool *pool = all_pools; pool; pool = pool->next)
+        atomic_store_explicit(&pool->lock.word, 0, memory_order_release);
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void enlist(berth__pool *pool)
+{
+    static bool watches_forks; /* guard: list_lock */
+    pthread_mutex_lock(&list_lock);
+    if (!watches_forks)
+        watches_forks = pthread_atfork(before_fork, after_fork, after_fork) == 0;
+    pool->next = all_pools;
+    if (pool->next)
+        pool->next->previous = pool;
+    all_pools = pool;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void delist(berth__pool *pool)
+{
+    pthread_mutex_lock(&list_lock);
+    if (pool->next)
+        pool->next->previous = pool->previous;
+    if (pool->previous)
+        pool->previous->next = pool->next;
+    else
+        all_pools = pool->next;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void budget_release(berth__pool_budget *budget)
+{
+    if (atomic_fetch_sub(&budget->references, 1) == 1)
+        berth__heap_free(budget);
+}
+
+static void free_stock(void *context, void *stock)
+{
+    (void)context;
+    berth__heap_free(stock);
+}
+
+/* Nothing is live any more. */
+void berth__pool_finish(berth__pool *pool)
+{
+    berth__pool_wait_finish(pool);
+    berth__pool_memory_finish(pool);
+    delist(pool);
+    berth__arena_finish(&pool->arena);
+    berth__meter_visit_beside(&pool->meter, free_stock, NULL);
+    berth__meter_finish(&pool->meter);
+    budget_release(pool->budget);
+    berth__heap_free(pool);
+}
+
+static uint64_t count_live(const berth__pool *pool)
+{
+    uint64_t count = 0;
+    for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
+        for (const berth__span *span = segment->first; span; span = span->after)
+            count += !span->index && atomic_load(&span->state) == BERTH__SPAN_LIVE;
+    return count;
+}
+
+/* The last reference is gone. From here on stocks stay stopped, so that every free comes under the lock and
+ * the last of them is known. */
+static void pool_destroy(void *self)
+{
+    berth__pool *pool = self;
+    berth__pool_lock(pool);
+    berth__meter_stop(&pool->meter);
+    atomic_fetch_or(&pool->meter.stopped, BERTH__POOL_CLOSING);
+    berth__meter_resume(&pool->meter);
+    pool->live_blocks = count_live(pool);
+    bool idle = pool->live_blocks == 0;
+    berth__pool_unlock(pool);
+    if (idle)
+        berth__pool_finish(pool);
+}
+
+static const berth_allocator_ops pool_ops = {
+    .struct_size = sizeof(berth_allocator_ops),
+    .allocate = berth__pool_allocate,
+    .deallocate = berth__pool_deallocate,
+    .destroy = pool_destroy,
+    .reallocate = berth__pool_reallocate,
+    .record_use = pool_record_use,
+    .name = pool_name,
+    .device = pool_device,
+    .memory_kind = pool_memory_kind,
+    .owns = pool_owns,
+    .tracks_sizes = pool_tracks_sizes,
+    .requested_size = pool_requested_size,
+    .allocated_size = pool_allocated_size,
+    .allocation_id = pool_allocation_id,
+    .stats = pool_stats,
+    .clear_stats = pool_clear_stats,
+    .trim = pool_trim,
+    .snapshot = berth__pool_snapshot,
+};
+
+berth__pool *berth__pool_from(berth_allocator *a)
+{
+    return berth__allocator_is(a, pool_destroy) ? a->self : NULL;
+}
+
+static uint64_t monotonic_ns(void *context)
+{
+    (void)context;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void take_options(berth__pool *pool, const berth_pool_options *o)
+{
+    static _Atomic uint64_t pools;
+    pool->number = atomic_fetch_add(&pools, 1) + 1;
+    pool->device = o->device.kind == BERTH_DEVICE_UNKNOWN ? berth_device_cpu() : o->device;
+    pool->memory_kind = o->memory_kind;
+    pool->decay_ns = o->decay_ns;
+    pool->slack = o->slack > 0 ? o->slack : o->compacting ? BERTH_POOL_SLACK_COMPACTING : BERTH_POOL_SLACK;
+    bool tight = pool->slack < BERTH_POOL_SLACK;
+    pool->small_bytes = (size_t)(tight ? 4 : 16) << 10;
+    pool->piece_bytes = (size_t)(tight ? 32 : 64) << 10;
+    pool->segment_bytes = berth__align_up(o->segment_bytes ? o->segment_bytes : (size_t)20 << 20, 4096);
+    pool->on_failure = o->on_failure;
+    pool->on_failure_context = o->on_failure_context;
+    pool->clock_ns = o->clock_ns ? o->clock_ns : monotonic_ns;
+    pool->clock_context = o->clock_context;
+}
+
+static berth_status take_budget(berth__pool *pool, const berth_pool_options *o)
+{
+    if (o->shares_limits_with) {
+        berth__pool *other = berth__pool_from(o->shares_limits_with);
+        if (!other)
+            return berth__fail(BERTH_INVALID_ARGUMENT, "shares_limits_with is not a pool");
+        pool->budget = other->budget;
+        atomic_fetch_add(&pool->budget->references, 1);
+        return BERTH_OK;
+    }
+    pool->budget = berth__heap_zalloc(1, sizeof *pool->budget);
+    if (!pool->budget)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
+    atomic_init(&pool->budget->references, 1);
+    pool->budget->hard_limit_bytes = o->hard_limit_bytes;
+    pool->budget->soft_limit_bytes = o->soft_limit_bytes;
+    return BERTH_OK;
+}
+
+static berth_status check_options(const berth_pool_options *o)
+{
+    if (o->struct_size < sizeof *o)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "start from BERTH_POOL_OPTIONS_INIT: struct_size is %zu",
+                           o->struct_size);
+    if (!(o->slack >= 0 && o->slack < 1e6))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "slack %g is not a fraction of 0 or more", o->slack);
+    if (o->segment_bytes > BERTH_ALIGNMENT_MAX)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "segments of %zu bytes are too large", o->segment_bytes);
+    return BERTH_OK;
+}
+
+berth_status berth_pool_create(const berth_pool_options *options, berth_allocator **out)
+{
+    static const berth_pool_options defaults = BERTH_POOL_OPTIONS_INIT;
+    const berth_pool_options *o = options ? options : &defaults;
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the pool: out is NULL");
+    *out = NULL;
+    berth_status status = check_options(o);
+    if (status != BERTH_OK)
+        return status;
+    berth__pool *pool = berth__heap_zalloc(1, sizeof *pool);
+    if (!pool)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
+    take_options(pool, o);
+    status = take_budget(pool, o);
+    if (status != BERTH_OK)
+        goto free_pool;
+    berth__arena_init(&pool->arena);
+    berth__meter_init(&pool->meter, false);
+    berth__meter_hoard(&pool->meter);
+    atomic_init(&pool->ids_drawn, BERTH__STOCK_IDS); /* 0 is nobody's id */
+    berth_device_info info = {.struct_size = sizeof info};
+    status = berth_device_describe(pool->device, &info);
+    pool->annotates = BERTH__ANNOTATES() && info.host_accessible;
+    (void)berth__thread(); /* from then on it is known what barriers there are */
+    if (pool->annotates || !berth__barrier_is_asymmetric)
+        atomic_init(&pool->meter.stopped, BERTH__POOL_NO_SHORT_WAY);
+    if (status == BERTH_OK && !(info.memory_kinds >> pool->memory_kind & 1))
+        status = berth__fail(BERTH_UNSUPPORTED, "%s has no memory of the kind asked for", info.name);
+    if (status == BERTH_OK)
+        status = berth__pool_memory_init(pool, o->reserve_bytes);
+    if (status != BERTH_OK)
+        goto finish_parts;
+    berth__allocator_init(&pool->base, &pool_ops, pool);
+    enlist(pool);
+    *out = &pool->base;
+    return BERTH_OK;
+
+finish_parts:
+    berth__meter_finish(&pool->meter);
+    berth__arena_finish(&pool->arena);
+    budget_release(pool->budget);
+free_pool:
+    berth__heap_free(pool);
+    return status;
+}

@@ -1,0 +1,320 @@
+/* Blocks that streams may still use: free for their own stream at once, for all when the point has passed. */
+#include "pool/pool.h"
+
+#include <sched.h>
+
+/* ---- Streams ------------------------------------------------------------------------------------- */
+
+static berth__pool_stream **bucket_of(berth__pool *pool, const berth_stream *stream)
+{
+    return &pool->streams[stream->id % BERTH__POOL_BUCKETS];
+}
+
+berth__pool_stream *berth__pool_stream_of(berth__pool *pool, berth_stream *stream, bool make)
+{
+    berth__pool_stream **bucket = bucket_of(pool, stream);
+    for (berth__pool_stream *known = *bucket; known; known = known->next)
+        if (known->stream == stream)
+            return known;
+    berth__pool_stream *made = make ? berth__heap_zalloc(1, sizeof *made) : NULL;
+    if (!made)
+        return NULL;
+    made->stream = berth__stream_retain(stream);
+    made->end = &made->first;
+    made->next = *bucket;
+    *bucket = made;
+    return made;
+}
+
+/* ---- Uses ---------------------------------------------------------------------------------------- */
+
+/* Most blocks have one stream, kept in the span itself; the others are here. */
+struct more_uses {
+    uint32_t room;
+    berth__pool_stream *streams[];
+};
+
+static berth__pool_stream *use_at(const berth__span *span, uint32_t i)
+{
+    const struct more_uses *more = span->more_uses;
+    return i == 0 ? span->use : more->streams[i - 1];
+}
+
+berth_stream *berth__pool_first_use(const berth__span *span)
+{
+    const berth__pool_stream *known = span->use_count ? span->use : NULL;
+    return known ? known->stream : NULL;
+}
+
+static berth_status no_memory(void)
+{
+    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to note that a stream uses a block");
+}
+
+/* Makes room for one more stream. */
+static berth_status reserve_use(berth__span *span)
+{
+    struct more_uses *more = span->more_uses;
+    if (span->use_count == 0 || (more && span->use_count - 1 < more->room))
+        return BERTH_OK;
+    uint32_t room = more ? more->room * 2 : 3;
+    more = berth__heap_realloc(more, sizeof *more + room * sizeof(berth__pool_stream *));
+    if (!more)
+        return no_memory();
+    more->room = room;
+    span->more_uses = more;
+    return BERTH_OK;
+}
+
+berth_status berth__pool_add_use(berth__pool *pool, berth__span *span, berth_stream *stream)
+{
+    for (uint32_t i = 0; i < span->use_count; i++)
+        if (use_at(span, i)->stream == stream)
+            return BERTH_OK; /* once is enough: one event at the free */
+    berth_status status = reserve_use(span);
+    if (status != BERTH_OK)
+        return status;
+    berth__pool_stream *known = berth__pool_stream_of(pool, stream, true);
+    if (!known)
+        return no_memory();
+    known->users++;
+    if (span->use_count == 0)
+        span->use = known;
+    else
+        ((struct more_uses *)span->more_uses)->streams[span->use_count - 1] = known;
+    span->use_count++;
+    return BERTH_OK;
+}
+
+static void forget_uses(berth__span *span)
+{
+    for (uint32_t i = 0; i < span->use_count; i++)
+        use_at(span, i)->users--;
+    berth__heap_free(span->more_uses);
+    span->more_uses = span->use = NULL;
+    span->use_count = 0;
+}
+
+/* ---- Points in streams --------------------------------------------------------------------------- */
+
+/* A point to record, from the spare ones or new; NULL if memory or the device has none left. Without the
+ * lock. */
+static berth__waiting *point_make(berth__pool *pool)
+{
+    berth__pool_relock(pool);
+    berth__waiting *point = pool->spare_waiting;
+    if (point)
+        pool->spare_waiting = point->next;
+    berth__pool_unlock(pool);
+    if (point)
+        return point;
+    point = berth__heap_zalloc(1, sizeof *point);
+    if (point && berth_event_create(pool->device, &point->event) != BERTH_OK) {
+        berth__heap_free(point);
+        point = NULL;
+    }
+    return point;
+}
+
+static void point_spare(berth__pool *pool, berth__waiting *point)
+{
+    point->span = NULL;
+    point->next = pool->spare_waiting;
+    pool->spare_waiting = point;
+}
+
+/* Records the end of a stream. NULL: there was no way, and the stream has been waited for instead. */
+static berth__waiting *point_record(berth__pool *pool, berth_stream *stream)
+{
+    berth__waiting *point = point_make(pool);
+    if (point && berth_event_record(point->event, stream) == BERTH_OK)
+        return point;
+    if (point) {
+        berth__pool_relock(pool);
+        point_spare(pool, point);
+        berth__pool_unlock(pool);
+    }
+    berth_stream_synchronize(stream);
+    return NULL;
+}
+
+static void point_append(berth__pool *pool, berth__pool_stream *known, berth__waiting *point,
+                         berth__span *span)
+{
+    point->span = span;
+    point->ticket = ++known->last_ticket;
+    point->next = NULL;
+    *known->end = point;
+    known->end = &point->next;
+    pool->waiting_count++;
+}
+
+/* The span's only stream gets it at once, everyone when the point has passed. */
+static void wait_in_index(berth__pool *pool, berth__span *span, berth__waiting *point)
+{
+    berth__pool_stream *known = span->use;
+    point_append(pool, known, point, NULL);
+    forget_uses(span);
+    span->ticket = known->last_ticket;
+    span->since_ns = pool->now_ns;
+    berth__arena_put(&pool->arena, span, &known->index);
+}
+
+void berth__pool_wait_for(berth__pool *pool, berth__span *span)
+{
+    uint32_t count = span->use_count, recorded = 0;
+    berth__waiting *points = NULL;
+    /* The driver's part first, without the lock; the points are strung together in the order of the uses. */
+    berth__waiting **end = &points;
+    for (uint32_t i = 0; i < count; i++) {
+        berth__waiting *point = point_record(pool, use_at(span, i)->stream);
+        if (!point)
+            continue;
+        point->next = NULL;
+        point->ticket = i;
+        *end = point;
+        end = &point->next;
+        recorded++;
+    }
+    berth__pool_lock(pool);
+    if (recorded == 0) {
+        forget_uses(span);
+        berth__pool_put(pool, span);
+    } else if (count == 1) {
+        wait_in_index(pool, span, points);
+    } else {
+        span->ticket = recorded;
+        span->since_ns = pool->now_ns;
+        while (points) {
+            berth__waiting *point = points;
+            points = point->next;
+            point_append(pool, use_at(span, (uint32_t)point->ticket), point, span);
+        }
+        forget_uses(span);
+    }
+    berth__pool_unlock(pool);
+}
+
+/* ---- Collecting ---------------------------------------------------------------------------------- */
+
+/* Moves what the stream has passed up to `ticket` to free memory. */
+static void release_passed(berth__pool *pool, berth__pool_stream *known, uint64_t ticket)
+{
+    berth__span *next;
+    for (berth__span *span = berth__index_next(&known->index, NULL); span; span = next) {
+        next = berth__index_next(&known->index, span);
+        if (span->ticket <= ticket)
+            berth__pool_put(pool, berth__arena_take(&pool->arena, span, span->address, span->size_bytes));
+    }
+}
+
+/* Asks the stream's points in order, without the lock, until one has not passed. */
+static bool collect_stream(berth__pool *pool, berth__pool_stream *known, bool wait)
+{
+    uint64_t passed = 0;
+    while (known->first) {
+        berth__waiting *point = known->first;
+        berth__pool_unlock(pool);
+        berth_status status = wait ? berth_event_wait(point->event) : berth_event_query(point->event);
+        berth__pool_relock(pool);
+        /* A lost device runs nothing any more; any other failure may pass, and the block stays out of use. */
+        if (status != BERTH_OK && status != BERTH_DEVICE_LOST)
+            break;
+        wait = false;
+        known->first = point->next;
+        if (!known->first)
+            known->end = &known->first;
+        pool->waiting_count--;
+        passed = point->ticket;
+        if (point->span && --point->span->ticket == 0)
+            berth__pool_put(pool, point->span);
+        point_spare(pool, point);
+    }
+    if (passed)
+        release_passed(pool, known, passed);
+    return passed != 0;
+}
+
+bool berth__pool_collect(berth__pool *pool, bool wait)
+{
+    if (pool->waiting_count == 0)
+        return false;
+    if (pool->collecting) { /* another thread is at it; its finds are for all */
+        berth__pool_unlock(pool);
+        sched_yield();
+        berth__pool_relock(pool);
+        return wait;
+    }
+    pool->collecting = true;
+    bool any = false;
+    berth__pool_stream *gone = NULL;
+    for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++) {
+        for (berth__pool_stream **place = &pool->streams[i]; *place;) {
+            berth__pool_stream *known = *place;
+            any |= collect_stream(pool, known, wait);
+            /* Streams are added in front while the lock is dropped: find the place again. */
+            place = &pool->streams[i];
+            while (*place != known)
+                place = &(*place)->next;
+            if (known->users || known->first || known->index.root) {
+                place = &known->next;
+            } else {
+                *place = known->next;
+                known->next = gone;
+                gone = known;
+            }
+        }
+    }
+    pool->collecting = false;
+    if (gone) { /* dropping the last reference to a stream is a driver call */
+        berth__pool_unlock(pool);
+        while (gone) {
+            berth__pool_stream *known = gone;
+            gone = known->next;
+            berth__stream_release(known->stream);
+            berth__heap_free(known);
+        }
+        berth__pool_relock(pool);
+    }
+    return any;
+}
+
+/* What a stream has not passed although it was waited for: the device fails, and nothing runs there any more.
+ */
+static void abandon(berth__pool *pool, berth__pool_stream *known)
+{
+    while (known->first) {
+        berth__waiting *point = known->first;
+        known->first = point->next;
+        if (point->span && --point->span->ticket == 0)
+            berth__pool_put(pool, point->span);
+        point_spare(pool, point);
+    }
+    release_passed(pool, known, UINT64_MAX);
+}
+
+void berth__pool_wait_finish(berth__pool *pool)
+{
+    berth__pool_lock(pool);
+    while (pool->waiting_count && berth__pool_collect(pool, true))
+        continue;
+    for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++)
+        for (berth__pool_stream *known = pool->streams[i]; known; known = known->next)
+            abandon(pool, known);
+    berth__waiting *spare = pool->spare_waiting;
+    pool->spare_waiting = NULL;
+    berth__pool_unlock(pool);
+    while (spare) {
+        berth__waiting *point = spare;
+        spare = point->next;
+        berth_event_destroy(point->event);
+        berth__heap_free(point);
+    }
+    for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++)
+        while (pool->streams[i]) {
+            berth__pool_stream *known = pool->streams[i];
+            pool->streams[i] = known->next;
+            berth__stream_release(known->stream);
+            berth__heap_free(known);
+        }
+}

@@ -1,0 +1,364 @@
+/* The system source: aligned host memory from the C heap, with figures and two warnings.
+ *
+ *      raw (from malloc)                 block (what the caller gets, aligned)
+ *      |<------------ offset ----------->|<-------- size -------->|
+ *      |            | size offset check  |
+ *                   |<--- 16 bytes ----->|
+ *
+ * Why not aligned_alloc: it takes three to five times as long as malloc in glibc, it cannot hand out zeroed
+ * pages as calloc can, and at the free one would have to ask malloc_usable_size, a second search in most
+ * heaps. A block costs `alignment` bytes more instead. */
+#include "source/system.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/header.h"
+#include "core/allocator.h"
+#include "core/environment.h"
+#include "count/meter.h"
+
+struct system {
+    berth_allocator base;
+    berth__meter meter;
+    _Atomic bool reports_stats;
+    /* Thresholds in bytes; 0: not worked out yet, UINT64_MAX: never. */
+    _Atomic uint64_t large_warning_bytes;
+    _Atomic uint64_t total_warning_bytes;
+    double large_warning_fraction;
+    double total_warning_fraction;
+    _Atomic uint64_t large_warnings;
+    _Atomic uint64_t total_warnings;
+};
+
+/* ---- Warnings ------------------------------------------------------------------------------------ */
+
+static uint64_t part_of_memory(double fraction)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (fraction < 0 || pages <= 0 || page_bytes <= 0)
+        return UINT64_MAX;
+    double bytes = (double)pages * (double)page_bytes * fraction;
+    return bytes < 1 ? 1 : bytes < 1e18 ? (uint64_t)bytes : UINT64_MAX;
+}
+
+/* The thresholds are worked out at the first allocation, since the built-in source has no creation. */
+static void find_thresholds(struct system *s)
+{
+    atomic_store(&s->total_warning_bytes, part_of_memory(s->total_warning_fraction));
+    atomic_store(&s->large_warning_bytes, part_of_memory(s->large_warning_fraction));
+}
+
+/* The 1st, 2nd, 4th, 8th … is said, so that a program that does it always is not flooded. */
+static bool is_worth_saying(_Atomic uint64_t *count, uint64_t *number)
+{
+    *number = atomic_fetch_add(count, 1) + 1;
+    return (*number & (*number - 1)) == 0;
+}
+
+static void warn_of_large(struct system *s, uint64_t size_bytes)
+{
+    uint64_t number = 0;
+    if (atomic_load(&s->large_warning_bytes) == 0)
+        find_thresholds(s);
+    if (size_bytes > atomic_load(&s->large_warning_bytes) && is_worth_saying(&s->large_warnings, &number))
+        berth__log(BERTH_LOG_WARNING,
+                   "an allocation of %llu bytes exceeds %.4g%% of memory; this is a warning and not a limit "
+                   "(number %llu of its kind)",
+                   (unsigned long long)size_bytes, s->large_warning_fraction * 100,
+                   (unsigned long long)number);
+}
+
+/* Asked only when the meter has claimed more than ever, so it costs nothing in the steady state. */
+static void warn_of_total(struct system *s)
+{
+    uint64_t number = 0, in_use = berth__meter_in_use(&s->meter);
+    if (in_use > atomic_load(&s->total_warning_bytes) && is_worth_saying(&s->total_warnings, &number))
+        berth__log(
+            BERTH_LOG_WARNING,
+            "%llu bytes in use exceed %.4g%% of memory; this is a warning and not a limit (number %llu "
+            "of its kind)",
+            (unsigned long long)in_use, s->total_warning_fraction * 100, (unsigned long long)number);
+}
+
+static inline bool is_large(struct system *s, size_t size_bytes)
+{
+    return size_bytes >= atomic_load_explicit(&s->large_warning_bytes, memory_order_relaxed);
+}
+
+/* Counts what is allocated beyond the thread's credit. The long ways are out of line, and the short ones then
+ * have next to nothing to save. */
+BERTH__COLD static berth_status count_slow(struct system *s, size_t size_bytes)
+{
+    if (is_large(s, size_bytes))
+        warn_of_large(s, size_bytes);
+    if (berth__meter_add(&s->meter, size_bytes) == BERTH__METER_GREW)
+        warn_of_total(s);
+    return BERTH_OK;
+}
+
+/* ---- Blocks -------------------------------------------------------------------------------------- */
+
+/* What a block needs beyond its size: room for the header, which aligning never lacks, since malloc aligns to
+ * 16 bytes itself. */
+static inline size_t surplus(size_t alignment)
+{
+    return alignment < sizeof(berth__header) ? sizeof(berth__header) : alignment;
+}
+
+static inline void *place(char *raw, size_t size_bytes, size_t alignment)
+{
+    uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    berth__header *header = berth__header_of((void *)block);
+    header->size_and_tag = size_bytes;
+    header->offset = (uint32_t)(block - (uintptr_t)raw);
+    header->check = berth__header_check((void *)block, header->offset);
+    return (void *)block;
+}
+
+BERTH__COLD static berth_status no_memory(struct system *s, size_t size_bytes, size_t alignment)
+{
+    berth__meter_count_failure(&s->meter);
+    return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
+                       "the system has no %zu bytes at alignment %zu; ask for less or free something first",
+                       size_bytes, alignment);
+}
+
+BERTH__COLD static berth_status bad_pointer(berth_status status, const void *p)
+{
+    return berth__fail(status, "%p is not a live block of the system allocator: freed twice, or not its own",
+                       p);
+}
+
+BERTH_HOT static berth_status system_allocate(void *self, size_t size_bytes, size_t alignment,
+                                              const berth_request *request, void **out)
+{
+    struct system *s = self;
+    size_t room = surplus(alignment), raw_bytes = size_bytes + room;
+    /* calloc knows which pages come fresh from the kernel and need no clearing. */
+    char *raw = BERTH_UNLIKELY(request->flags & BERTH_ZEROED) ? calloc(1, raw_bytes) : malloc(raw_bytes);
+    if (BERTH_UNLIKELY(!raw))
+        return no_memory(s, size_bytes, alignment);
+    *out = place(raw, size_bytes, room);
+    if (BERTH_UNLIKELY(is_large(s, size_bytes) || !berth__meter_add_quick(&s->meter, size_bytes)))
+        return count_slow(s, size_bytes);
+    return BERTH_OK;
+}
+
+BERTH__COLD static void uncount_slow(struct system *s, const berth__header *header)
+{
+    (void)berth__meter_sub(&s->meter, berth__size_of_word(header->size_and_tag));
+}
+
+BERTH_HOT static berth_status system_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    (void)size_bytes, (void)stream;
+    struct system *s = self;
+    if (BERTH_UNLIKELY(!berth__header_is_live(p)))
+        return bad_pointer(BERTH_BAD_FREE, p);
+    berth__header *header = berth__header_of(p);
+    if (BERTH_UNLIKELY(!berth__meter_sub_quick(&s->meter, berth__size_of_word(header->size_and_tag))))
+        uncount_slow(s, header);
+    header->check = ~header->check;
+    free((char *)p - header->offset);
+    return BERTH_OK;
+}
+
+static berth_status system_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes,
+                                      size_t alignment, const berth_request *request, void **out)
+{
+    (void)old_bytes;
+    struct system *s = self;
+    if (!berth__header_is_live(p))
+        return bad_pointer(BERTH_BAD_FREE, p);
+    const berth__header old = *berth__header_of(p);
+    const size_t old_size = (size_t)berth__size_of_word(old.size_and_tag);
+    size_t room = surplus(alignment);
+    if (room < old.offset) /* the old block starts further in than the new one has room for */
+        room = old.offset;
+    char *raw = realloc((char *)p - old.offset, new_bytes + room);
+    if (!raw)
+        return no_memory(s, new_bytes, alignment);
+    /* The bytes moved with the raw block; the place may lie differently in it. */
+    uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + surplus(alignment) - 1) &
+                      ~(uintptr_t)(surplus(alignment) - 1);
+    size_t kept = old_size < new_bytes ? old_size : new_bytes;
+    memmove((void *)block, raw + old.offset, kept);
+    *out = place(raw, new_bytes, surplus(alignment));
+    if ((request->flags & BERTH_ZEROED) && new_bytes > kept)
+        memset((char *)*out + kept, 0, new_bytes - kept);
+    (void)berth__meter_sub(&s->meter, old_size);
+    return count_slow(s, new_bytes);
+}
+
+/* ---- Questions ----------------------------------------------------------------------------------- */
+
+static const char *system_name(void *self)
+{
+    (void)self;
+    return "system";
+}
+
+static berth_device system_device(void *self)
+{
+    (void)self;
+    return (berth_device){BERTH_DEVICE_CPU, 0};
+}
+
+static berth_memory_kind system_memory_kind(void *self)
+{
+    (void)self;
+    return BERTH_MEMORY_DEVICE;
+}
+
+static bool system_no(void *self)
+{
+    (void)self;
+    return false;
+}
+
+static berth_status system_owns(void *self, const void *p)
+{
+    (void)self, (void)p;
+    return berth__fail(BERTH_UNSUPPORTED, "the system allocator cannot tell whether a pointer is its own");
+}
+
+static berth_status system_no_size(void *self, const void *p, size_t *out)
+{
+    (void)self, (void)p, (void)out;
+    return berth__fail(BERTH_UNSUPPORTED, "the system allocator does not track sizes; ask for the slow one, "
+                                          "or put a tracker around it");
+}
+
+/* What the heap gave, from the block's start to the end of the raw one. */
+static berth_status system_size_slow(void *self, const void *p, size_t *out)
+{
+    (void)self;
+    if (!berth__header_is_live(p))
+        return bad_pointer(BERTH_NOT_FOUND, p);
+    const berth__header *header = berth__header_of(p);
+    size_t usable = malloc_usable_size((char *)(uintptr_t)p - header->offset) - header->offset;
+    size_t asked = (size_t)berth__size_of_word(header->size_and_tag);
+    *out = usable > asked ? usable : asked;
+    return BERTH_OK;
+}
+
+static berth_status system_id(void *self, const void *p, uint64_t *out)
+{
+    (void)self, (void)p;
+    *out = 0;
+    return BERTH_OK;
+}
+
+static berth_status system_record_use(void *self, const void *p, berth_stream *stream)
+{
+    (void)self, (void)p, (void)stream;
+    return berth__fail(BERTH_UNSUPPORTED, "the system allocator does not follow streams");
+}
+
+static berth_status stats_are_off(void)
+{
+    return berth__fail(BERTH_UNSUPPORTED,
+                       "this allocator's figures are switched off; see berth_cpu_allocator_set_stats");
+}
+
+static berth_status system_stats(void *self, berth_stats *out)
+{
+    struct system *s = self;
+    if (!atomic_load(&s->reports_stats))
+        return stats_are_off();
+    berth__meter_read(&s->meter, out);
+    return BERTH_OK;
+}
+
+static berth_status system_clear_stats(void *self)
+{
+    struct system *s = self;
+    if (!atomic_load(&s->reports_stats))
+        return stats_are_off();
+    berth__meter_clear(&s->meter);
+    return BERTH_OK;
+}
+
+static berth_status system_trim(void *self, size_t keep_bytes, size_t *released)
+{
+    (void)self, (void)keep_bytes;
+    *released = 0;
+    return BERTH_OK;
+}
+
+static berth_status system_snapshot(void *self, berth_block_fn visit, void *context)
+{
+    (void)self, (void)visit, (void)context;
+    return berth__fail(BERTH_UNSUPPORTED, "the system allocator keeps no list of its blocks");
+}
+
+static void system_destroy(void *self)
+{
+    struct system *s = self;
+    if (&s->base == berth__system_default())
+        return;
+    berth__meter_finish(&s->meter);
+    berth__heap_free(s);
+}
+
+/* Complete, since the built-in source is never filled in by berth__allocator_init. */
+#define SYSTEM_OPS                                                                                        \
+    {                                                                                                     \
+        .struct_size = sizeof(berth_allocator_ops), .allocate = system_allocate,                          \
+        .deallocate = system_deallocate, .destroy = system_destroy, .reallocate = system_reallocate,      \
+        .record_use = system_record_use, .name = system_name, .device = system_device,                    \
+        .memory_kind = system_memory_kind, .owns = system_owns, .tracks_sizes = system_no,                \
+        .allocates_empty = system_no, .requested_size = system_no_size, .allocated_size = system_no_size, \
+        .allocated_size_slow = system_size_slow, .allocation_id = system_id, .stats = system_stats,       \
+        .clear_stats = system_clear_stats, .trim = system_trim, .snapshot = system_snapshot,              \
+    }
+
+static const berth_allocator_ops system_ops = SYSTEM_OPS;
+
+static struct system built_in = {
+    .base = {.allocate = system_allocate,
+             .allocate_self = &built_in,
+             .deallocate = system_deallocate,
+             .deallocate_self = &built_in,
+             .self = &built_in,
+             .ops = SYSTEM_OPS,
+             .references = 1,
+             .embedded = true,
+             .header = BERTH__HEADER_PLAIN},
+    .reports_stats = true,
+    .large_warning_fraction = 0.1,
+    .total_warning_fraction = 0.5,
+};
+
+berth_allocator *berth__system_default(void)
+{
+    return &built_in.base;
+}
+
+berth_status berth__system_create(const berth_cpu_options *options, berth_allocator **out)
+{
+    struct system *s = berth__heap_zalloc(1, sizeof *s);
+    if (!s)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a system allocator's handle");
+    berth__allocator_init(&s->base, &system_ops, s);
+    s->base.header = BERTH__HEADER_PLAIN;
+    berth__meter_init(&s->meter, options->exact_peak);
+    atomic_init(&s->reports_stats, options->stats != BERTH_STATS_OFF);
+    s->large_warning_fraction = options->large_warning_fraction;
+    s->total_warning_fraction = options->total_warning_fraction;
+    *out = &s->base;
+    return BERTH_OK;
+}
+
+berth_status berth__system_set_stats(berth_allocator *a, berth_stats_mode mode)
+{
+    if (!berth__allocator_is(a, system_destroy))
+        return berth__fail(BERTH_UNSUPPORTED, "only an allocator of berth_cpu_allocator_create has figures "
+                                              "that can be switched");
+    /* The meter runs on while they are off: a free must find what its allocation added. */
+    atomic_store(&((struct system *)a->self)->reports_stats, mode != BERTH_STATS_OFF);
+    return BERTH_OK;
+}
