@@ -6,9 +6,9 @@
  *     give the region back to where it came from: berth__annotate_defined over all of it
  *
  * AddressSanitizer counts in granules of 8 bytes from 8-aligned addresses: mark from a block's start (which
- * is aligned) to the end of its slot, then the user's part. Built without AddressSanitizer and without
- * Valgrind's headers all of this is nothing; with the headers it is one load and a branch that is never taken
- * outside of Valgrind. -DBERTH_NO_ANNOTATIONS leaves even that out. */
+ * is aligned) to the end of its slot, then the user's part. Without AddressSanitizer it is one load and a branch that
+ * is never taken outside of Valgrind; what is built does not depend on Valgrind being installed. On processors other
+ * than x86-64 and arm64, and with -DBERTH_NO_ANNOTATIONS, it is nothing. */
 #ifndef BERTH_BASE_ANNOTATE_H
 #define BERTH_BASE_ANNOTATE_H
 
@@ -25,10 +25,9 @@
 #endif
 #endif
 
-#if !defined(BERTH_NO_ANNOTATIONS) && !defined(BERTH__ANNOTATE_ASAN) && defined(__has_include)
-#if __has_include(<valgrind/memcheck.h>)
+#if !defined(BERTH_NO_ANNOTATIONS) && !defined(BERTH__ANNOTATE_ASAN) && defined(__linux__) && \
+    defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
 #define BERTH__ANNOTATE_VALGRIND 1
-#endif
 #endif
 
 #if defined(BERTH_NO_ANNOTATIONS)
@@ -78,6 +77,14 @@ static inline void berth__annotate_defined(const void *p, size_t size_bytes)
 }
 
 #elif defined(BERTH__ANNOTATE_VALGRIND)
+
+/* The requests, by Valgrind's numbers: its core's own, then those of Memcheck ("MC" in the upper half). */
+enum {
+    BERTH__VALGRIND_RUNNING = 0x1001,
+    BERTH__VALGRIND_NOACCESS = 0x4d430000,
+    BERTH__VALGRIND_UNDEFINED = 0x4d430001,
+    BERTH__VALGRIND_DEFINED = 0x4d430002,
+};
 
 /* Set once when the library is loaded: the client requests themselves cost a few nanoseconds each. */
 extern __attribute__((visibility("hidden"))) bool berth__runs_on_valgrind;
