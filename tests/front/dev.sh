@@ -26,6 +26,9 @@ for command in demo test build bench lint format help; do
 done
 expect 2 "there is no command 'tset'" "$tree/dev" tset
 expect 1 "not '--fast'" "$tree/dev" test --fast
+for runs in '' 0 ten -3; do
+    expect 1 "takes how many times to run each test, not '$runs'" "$tree/dev" test --repeat "$runs"
+done
 
 # A bare machine: the shell's own tools, neither compiler nor package manager.
 for tool in sh dirname printf tr cat date nproc id env; do
