@@ -260,7 +260,12 @@ void berth__host_forget_streams(host_cache *c)
         left = berth__streams_take_suspects(&c->streams);
     }
     berth__host_resume(c);
-    berth__streams_release(&c->streams, left);
+    if (!left)
+        return;
+    berth__streams_release(left);
+    host_inside in = berth__host_enter(c);
+    berth__streams_reuse(&c->streams, left);
+    berth__host_leave(c, in);
 }
 
 bool berth__host_anything_waits(host_cache *c)

@@ -150,10 +150,19 @@ berth__stream_queue *berth__streams_take_suspects(berth__streams *set)
     uint32_t count = atomic_load_explicit(&set->count, memory_order_relaxed);
     for (uint32_t place = 0; place < count; place++) {
         berth__stream_queue *q = berth__streams_at(set, place);
-        if (!q->suspect || atomic_exchange_explicit(&q->collecting, 1, memory_order_acquire) != 0)
+        if (!q->suspect || !BERTH_ASSERT(atomic_load_explicit(&q->collecting, memory_order_acquire) == 0,
+                                         "nobody begins to collect while the world is stopped"))
             continue;
         remove_entry(set, q->stream_id);
         atomic_fetch_sub_explicit(&set->live, 1, memory_order_relaxed);
+        /* Nobody finds it from here on: the next to stop the world must not look at a stream that is being
+         * released meanwhile. */
+        q->leaving = q->stream;
+        q->leaving_uses = q->spares;
+        q->stream = NULL;
+        q->stream_id = 0;
+        q->spares = NULL;
+        q->suspect = false;
         q->next_spare = taken;
         taken = q;
     }
@@ -162,22 +171,26 @@ berth__stream_queue *berth__streams_take_suspects(berth__streams *set)
     return taken;
 }
 
-void berth__streams_release(berth__streams *set, berth__stream_queue *taken)
+void berth__streams_release(berth__stream_queue *taken)
 {
+    for (berth__stream_queue *q = taken; q; q = q->next_spare) {
+        destroy_spares(q->leaving_uses);
+        berth__stream_release(q->leaving);
+        q->leaving_uses = NULL;
+        q->leaving = NULL;
+    }
+}
+
+void berth__streams_reuse(berth__streams *set, berth__stream_queue *taken)
+{
+    berth__spin_lock(&set->lock, RANK);
     while (taken) {
         berth__stream_queue *q = taken;
         taken = q->next_spare;
-        destroy_spares(q->spares);
-        berth__stream_release(q->stream);
-        q->spares = NULL;
-        q->stream = NULL;
-        q->stream_id = 0;
-        atomic_store_explicit(&q->collecting, 0, memory_order_release);
-        berth__spin_lock(&set->lock, RANK);
         q->next_spare = set->spare_places;
         set->spare_places = q;
-        berth__spin_unlock(&set->lock, RANK);
     }
+    berth__spin_unlock(&set->lock, RANK);
 }
 
 bool berth__streams_are_crowded(berth__streams *set)

@@ -42,7 +42,9 @@ struct berth__use {
 };
 
 struct berth__stream_queue {
-    berth_stream *stream;        /* retained; NULL: the place is spare. Changes while collecting is set */
+    /* Retained; NULL: the place is spare. Set inside under the set's lock, cleared while the world is stopped:
+     * who is inside may read it. */
+    berth_stream *stream;
     uint64_t stream_id;          /* the same, as a number that never comes again */
     _Atomic uint32_t collecting; /* 1: somebody looks at `waiting` */
     _Atomic uint64_t clock;      /* uses added so far; written under `lock` */
@@ -55,8 +57,10 @@ struct berth__stream_queue {
     _Atomic uint64_t marks;               /* events recorded so far; written under `lock` */
     uint32_t attempts;                    /* in vain since the last success; guard: collecting */
     uint32_t place;
-    berth__stream_queue *next_spare; /* guard: the set's lock */
+    berth__stream_queue *next_spare; /* guard: the set's lock; or its taker's own */
     bool suspect;                    /* while the world is stopped */
+    berth_stream *leaving;           /* taken off the books, with its spare uses; its taker's own */
+    berth__use *leaving_uses;
 };
 
 /* Every stream that a cache has met. Piece k holds 16 << k queues, which stay where they are. */
@@ -113,13 +117,15 @@ static inline uint64_t berth__stream_queue_length(const berth__stream_queue *q)
            atomic_load_explicit(&q->collected, memory_order_acquire);
 }
 
-/* Letting go of streams that only the set still holds and that nothing waits for, in three steps. With the
+/* Letting go of streams that only the set still holds and that nothing waits for, in four steps. With the
  * world stopped: `suspect` marks them and says whether there are any, the caller clears the mark of those
  * that its live blocks name, `take_suspects` takes the others off the books. With nothing held: `release`
- * gives them back. */
+ * gives them back to the driver. Inside again, so that no fork finds the set's lock taken: `reuse` makes
+ * their places spare. */
 bool berth__streams_suspect(berth__streams *set);
 berth__stream_queue *berth__streams_take_suspects(berth__streams *set);
-void berth__streams_release(berth__streams *set, berth__stream_queue *taken);
+void berth__streams_release(berth__stream_queue *taken);
+void berth__streams_reuse(berth__streams *set, berth__stream_queue *taken);
 
 /* Whether so many streams came since the last sweep that another is worth its while. */
 bool berth__streams_are_crowded(berth__streams *set);

@@ -354,6 +354,58 @@ static void test_stream_destroyed_while_blocks_wait(void **state)
     berth_allocator_release(cache);
 }
 
+/* Streams come and go in four threads while two collect: what one collection lets go of, the other must not
+ * look at. */
+typedef struct traffic {
+    berth_allocator *cache;
+    _Atomic int working;
+    _Atomic uint32_t failures;
+} traffic;
+
+static void *use_short_lived_streams(void *context)
+{
+    traffic *t = context;
+    for (int i = 0; i < 300; i++) {
+        berth_stream *stream = NULL;
+        void *p = NULL;
+        bool ok = berth_stream_create(berth_device_cpu(), &stream) == BERTH_OK &&
+                  berth_allocate(t->cache, 4096, 64, NULL, &p) == BERTH_OK &&
+                  berth_record_use(t->cache, p, stream) == BERTH_OK &&
+                  berth_deallocate(t->cache, p, 0, NULL) == BERTH_OK;
+        atomic_fetch_add(&t->failures, !ok);
+        berth_stream_destroy(stream);
+    }
+    atomic_fetch_sub(&t->working, 1);
+    return NULL;
+}
+
+static void *collect_meanwhile(void *context)
+{
+    traffic *t = context;
+    while (atomic_load(&t->working))
+        if (berth_host_cache_collect(t->cache, NULL) != BERTH_OK)
+            atomic_fetch_add(&t->failures, 1);
+    return NULL;
+}
+
+static void test_two_collections_while_streams_go(void **state)
+{
+    (void)state;
+    traffic t = {.cache = new_cache(), .working = 4};
+    pthread_t ids[6];
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(
+            pthread_create(&ids[i], NULL, i < 4 ? use_short_lived_streams : collect_meanwhile, &t), 0);
+    for (int i = 0; i < 6; i++)
+        pthread_join(ids[i], NULL);
+    assert_int_equal(t.failures, 0);
+    while (figures(t.cache).waiting_blocks)
+        berth_host_cache_collect(t.cache, NULL);
+    berth_host_cache_collect(t.cache, NULL);
+    assert_int_equal(figures(t.cache).streams, 0);
+    berth_allocator_release(t.cache);
+}
+
 /* ---- Threads that end -------------------------------------------------------------------------------- */
 
 static pthread_key_t late_key;
@@ -533,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_waiting_blocks_outlive_the_cache),
         cmocka_unit_test(test_last_free_against_last_release),
         cmocka_unit_test(test_stream_destroyed_while_blocks_wait),
+        cmocka_unit_test(test_two_collections_while_streams_go),
         cmocka_unit_test(test_stocks_of_ended_threads_are_not_lost),
         cmocka_unit_test(test_other_threads_stocks_are_used_first),
         cmocka_unit_test(test_background_collects),
