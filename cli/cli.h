@@ -2,6 +2,7 @@
 #ifndef BERTH_CLI_H
 #define BERTH_CLI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "berth/status.h"
@@ -36,6 +37,9 @@ int cli_misuse(const char *verb, const char *format, ...) BERTH_PRINTF(2, 3);
 /* Complains on stderr with the words of the calling thread's last berth failure, prefixed by `where` (a file
  * or "" for none). The exit code that belongs to `status`. */
 int cli_fail(const char *verb, berth_status status, const char *where);
+
+/* Whether a path is "-" or another name of the ordinary file, pipe or terminal that the standard output is. */
+bool cli_is_stdout(const char *path);
 
 /* The exit code that belongs to a status. */
 int cli_exit_for(berth_status status);

@@ -2,6 +2,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -15,6 +17,17 @@ int cli_misuse(const char *verb, const char *format, ...)
             strcmp(verb, "help") == 0 ? "" : verb);
     va_end(args);
     return CLI_MISUSE;
+}
+
+bool cli_is_stdout(const char *path)
+{
+    struct stat named, open_one;
+    if (strcmp(path, "-") == 0)
+        return true;
+    if (stat(path, &named) != 0 || fstat(STDOUT_FILENO, &open_one) != 0 || named.st_dev != open_one.st_dev ||
+        named.st_ino != open_one.st_ino)
+        return false;
+    return S_ISREG(named.st_mode) || S_ISFIFO(named.st_mode) || isatty(STDOUT_FILENO);
 }
 
 int cli_exit_for(berth_status status)

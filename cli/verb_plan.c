@@ -74,8 +74,8 @@ static int read_request(int argc, char **argv, plan_request *r)
         return cli_misuse("plan", "which problem? Name a CSV file, or - for the standard input");
     if (r->alignment > UINT32_MAX)
         return cli_misuse("plan", "--align %" PRIu64 " is larger than any alignment", r->alignment);
-    if (r->json && r->output && strcmp(r->output, "-") == 0)
-        return cli_misuse("plan", "--json and -o - would both go to the standard output");
+    if (r->json && r->output && cli_is_stdout(r->output))
+        return cli_misuse("plan", "--json and -o %s would both go to the standard output", r->output);
     if (!cli_map_colour(r->colour, stdout, &colour))
         return cli_misuse("plan", "--color is auto, always or never, not '%s'", r->colour);
     return r->solver ? check_solver(r->solver) : CLI_OK;
@@ -255,13 +255,17 @@ static int say_whether_it_fits(const plan_request *r, const plan_answer *a)
                 "berth plan: no plan that fits was found: the best is %" PRIu64
                 " bytes (%s) above the capacity; --effort max or a longer --budget may find one\n",
                 over, cli_size_text(over, size));
+    if (r->output)
+        fprintf(stderr, "berth plan: nothing is written to '%s'; without --capacity the plan would be\n",
+                r->output);
     return CLI_NO;
 }
 
 static int answer(const plan_request *r, plan_answer *a)
 {
-    bool to_stdout = r->output && strcmp(r->output, "-") == 0;
-    if (r->output) {
+    bool to_stdout = r->output && cli_is_stdout(r->output);
+    /* A plan that does not fit is no answer to keep: what the file holds may be one that does. */
+    if (r->output && a->solving.certificate.fits == BERTH_FITS_YES) {
         berth_status status = berth_problem_file_write(a->file, a->offsets, r->output);
         if (status)
             return cli_fail("plan", status, "");
@@ -310,9 +314,9 @@ const struct cli_verb cli_verb_plan = {
         "- reads the standard input. Prints the peak, the lower bound, what separate allocations would "
         "cost,\n"
         "the binding moment with its largest buffers, and a map of time against address.\n\n"
-        "  -o, --output FILE     write the rows with their offsets; - is the standard output, and the "
-        "report\n"
-        "                        then goes to stderr\n"
+        "  -o, --output FILE     write the rows with their offsets, unless the plan does not fit; - is the "
+        "standard\n"
+        "                        output, and the report then goes to stderr\n"
         "  --capacity BYTES      stop at the first plan that fits: 1048576, 512K, 16M; exit 1 if none is "
         "found\n"
         "  --minimise            with --capacity: go on for a smaller plan\n"

@@ -25,7 +25,7 @@ BERTH_API berth_status berth_problem_file_parse(const void *text, size_t size_by
 BERTH_API void berth_problem_file_destroy(berth_problem_file *file);
 
 /* The problem, valid as berth_problem_validate promises, without capacity and alignment: copy the struct and
- * set them. It belongs to the file and lives as long. Any thread. */
+ * set them. The row with which a saved plan (berth_plan_save) keeps its fingerprint is no buffer of it. It belongs to the file and lives as long. Any thread. */
 BERTH_API const berth_problem *berth_problem_file_problem(const berth_problem_file *file);
 
 /* The column `offset`, one number a buffer and BERTH_NO_OFFSET where it is empty, or NULL if there is none.
@@ -47,12 +47,20 @@ BERTH_API size_t berth_problem_file_line(const berth_problem_file *file, size_t 
 BERTH_API const char *berth_problem_file_notice(const berth_problem_file *file, size_t index);
 
 /* Writes the file's rows in their order with all their columns and the plan's offsets in the column `offset`,
- * added if the file has none. "-" is the standard output; an ordinary file appears whole or not at all, and
- * may be the one that was read. Any thread.
+ * added if the file has none. "-" is the standard output; an ordinary file appears whole or not at all, keeps
+ * the mode and the owner of the one it replaces, and may be the one that was read. What is no ordinary file is
+ * written in place. Any thread.
  * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_IO, BERTH_BAD_DATA (the input changed meanwhile),
  * BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_problem_file_write(const berth_problem_file *file, const uint64_t *offsets,
                                                 const char *path);
+
+/* Writes the file's rows in their order in berth's own columns: id,lower,upper,size with half-open lives, those
+ * of alignment, hint, gaps, fixed, alias, label and offset that are in use, and after them every column that is
+ * not known, as it was. Ends of path as berth_problem_file_write. Any thread.
+ * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_IO, BERTH_BAD_DATA (the input changed meanwhile),
+ * BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_problem_file_convert(const berth_problem_file *file, const char *path);
 
 /* Takes the offsets of `plan`, found by id, for the buffers of `problem` into offsets[]. Rows may come in
  * another order; a row that is missing, extra, or has another life or size is BERTH_MISMATCH with words.

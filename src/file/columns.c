@@ -47,7 +47,7 @@ static berth_status take_name(berth__columns *columns, size_t place, const char 
         return BERTH_OK;
     }
     if (name[0])
-        berth__problem_file_notice(file, "the column `%s` is not known and is carried along unread", name);
+        berth__problem_file_notice(file, "the column `%s` is not known and not read", name);
     return BERTH_OK;
 }
 

@@ -15,8 +15,6 @@
 #include "file/problem_file.h"
 #include "plan/plan.h"
 
-static const char fingerprint_id[] = "fingerprint";
-
 /* ---- Writing ----------------------------------------------------------------------------------------- */
 
 typedef struct saving {
@@ -37,7 +35,7 @@ static size_t id_of(void *context, size_t row, char *text, size_t room)
     const saving *s = context;
     char number[24];
     snprintf(number, sizeof number, "%zu", row);
-    return put(row < s->plan->count ? number : fingerprint_id, text, room);
+    return put(row < s->plan->count ? number : BERTH__FINGERPRINT_ID, text, room);
 }
 
 static size_t label_of(void *context, size_t row, char *text, size_t room)
@@ -115,15 +113,13 @@ typedef struct loading {
     const char *path;
     const berth_problem_file *file;
     const uint64_t *offsets;
-    size_t count; /* of allocations: rows but the last */
+    size_t count; /* of allocations */
     berth_plan_allocation *allocations;
     freed *frees;
     size_t free_count;
     uint32_t *order;
     char *text; /* the labels */
     size_t text_used;
-    uint64_t fingerprint;
-    bool has_fingerprint;
 } loading;
 
 static berth_status bad_row(const loading *l, size_t line, const char *what)
@@ -136,23 +132,14 @@ static bool field_is(const berth__csv_field *field, const char *word)
     return field && field->length == strlen(word) && memcmp(field->text, word, field->length) == 0;
 }
 
-static bool field_number(const berth__csv_field *field, int base, uint64_t *out)
+static bool field_number(const berth__csv_field *field, uint64_t *out)
 {
     char text[32], *end = NULL;
     if (!field || field->length == 0 || field->length >= sizeof text)
         return false;
     berth__csv_copy(field, text, sizeof text);
-    *out = strtoull(text, &end, base);
+    *out = strtoull(text, &end, 10);
     return *end == '\0' && text[0] != '-' && text[0] != '+';
-}
-
-static berth_status take_fingerprint(loading *l, const berth__csv *csv)
-{
-    const berth__csv_field *label = berth__column_field(&l->file->columns, csv, BERTH__COLUMN_LABEL);
-    if (l->has_fingerprint || !field_number(label, 16, &l->fingerprint))
-        return bad_row(l, csv->record_line, "the fingerprint is not a number in hex, or there are two");
-    l->has_fingerprint = true;
-    return BERTH_OK;
 }
 
 static const char *take_label(loading *l, const berth__csv_field *field)
@@ -168,11 +155,11 @@ static berth_status take_row(loading *l, const berth__csv *csv, size_t row)
 {
     const berth__columns *columns = &l->file->columns;
     const berth__csv_field *name = berth__column_field(columns, csv, BERTH__COLUMN_ID);
-    if (field_is(name, fingerprint_id))
-        return take_fingerprint(l, csv);
+    if (field_is(name, BERTH__FINGERPRINT_ID))
+        return bad_row(l, csv->record_line, "the fingerprint is not a number in hex");
     const berth_problem_buffer *b = &l->file->problem.buffers[row];
     uint64_t id = 0;
-    if (!field_number(name, 10, &id) || id >= l->count || l->allocations[id].struct_size)
+    if (!field_number(name, &id) || id >= l->count || l->allocations[id].struct_size)
         return bad_row(l, csv->record_line, "ids count from 0 without a hole, in any order");
     if (b->lower != (int64_t)id || (uint64_t)b->upper > l->count)
         return bad_row(l, csv->record_line, "a life begins at its id and ends by the last row");
@@ -208,13 +195,13 @@ static berth_status take_rows(loading *l)
     berth__csv_begin(&csv, l->file->text, l->file->text_bytes);
     berth_status status = berth__csv_next(&csv); /* the header */
     for (size_t row = 0; row < l->file->problem.buffer_count && status == BERTH_OK; row++) {
-        status = berth__csv_next(&csv);
+        status = berth__problem_file_next(l->file, &csv);
         if (status == BERTH_OK)
             status = take_row(l, &csv, row);
     }
     if (status != BERTH_OK)
         return status;
-    if (!l->has_fingerprint)
+    if (!l->file->has_fingerprint)
         return berth__fail(BERTH_BAD_DATA,
                            "%s: there is no fingerprint row; the file is cut short, or "
                            "berth_plan_save did not write it",
@@ -227,8 +214,8 @@ static berth_status take_rows(loading *l)
 
 static berth_status load(loading *l, berth__plan_content **out)
 {
-    l->count = l->file->problem.buffer_count ? l->file->problem.buffer_count - 1 : 0;
-    if (!l->offsets)
+    l->count = l->file->problem.buffer_count;
+    if (l->file->columns.place[BERTH__COLUMN_OFFSET] < 0)
         return berth__fail(BERTH_BAD_DATA, "%s: there is no column `offset`; this is a problem, not a plan",
                            l->path);
     if (l->count > UINT32_MAX / 2 - 2)
@@ -245,11 +232,11 @@ static berth_status load(loading *l, berth__plan_content **out)
     berth__plan_source source = {
         .allocations = l->allocations, .count = l->count, .free_order = l->order, .has_offsets = true};
     status = berth__plan_build(&source, NULL, out);
-    if (status == BERTH_OK && (*out)->fingerprint != l->fingerprint) {
+    if (status == BERTH_OK && (*out)->fingerprint != l->file->fingerprint) {
         status = berth__fail(BERTH_BAD_DATA,
                              "%s: the rows have the fingerprint %016" PRIx64 ", the file says %016" PRIx64
                              "; it was cut short or edited",
-                             l->path, (*out)->fingerprint, l->fingerprint);
+                             l->path, (*out)->fingerprint, l->file->fingerprint);
         berth__plan_content_release(*out);
         *out = NULL;
     }

@@ -22,6 +22,12 @@ const char *berth_problem_file_notice(const berth_problem_file *file, size_t ind
     return index < file->notice_count ? file->notices[index] : NULL;
 }
 
+berth_status berth__problem_file_next(const berth_problem_file *file, berth__csv *csv)
+{
+    berth_status status = berth__csv_next(csv);
+    return !status && berth__problem_file_at_fingerprint(file, csv) ? berth__csv_next(csv) : status;
+}
+
 bool berth__problem_file_row(const berth_problem_file *file, size_t buffer, berth__csv *csv)
 {
     /* While the file is being read its last row may have a mark but is not counted yet. */
@@ -30,7 +36,7 @@ bool berth__problem_file_row(const berth_problem_file *file, size_t buffer, bert
     berth__csv_begin(csv, file->text, file->text_bytes);
     csv->at = file->text + file->marks[buffer / BERTH__ROWS_A_MARK];
     for (size_t k = buffer % BERTH__ROWS_A_MARK + 1; k > 0; k--)
-        if (berth__csv_next(csv))
+        if (berth__problem_file_next(file, csv))
             return false;
     return true;
 }
@@ -98,7 +104,7 @@ static berth_status index_plan(matching *m)
     berth_status status = berth__csv_next(&csv); /* the header */
     for (size_t row = 0; !status && row < m->plan->problem.buffer_count; row++) {
         uint32_t found;
-        status = berth__csv_next(&csv);
+        status = berth__problem_file_next(m->plan, &csv);
         const berth__csv_field *id = berth__column_field(&m->plan->columns, &csv, BERTH__COLUMN_ID);
         if (!status && id)
             status = berth__names_add(&m->rows, id, (uint32_t)row, same_id, m, &found);
@@ -115,7 +121,7 @@ static berth_status match_row(matching *m, const berth_problem_file *problem, si
     if (!id)
         return berth__fail(BERTH_BAD_DATA, "the problem's file changed while it was read");
     uint32_t at = (uint32_t)row;
-    bool in_step = !berth__csv_next(&m->ahead) && is_id_of(m, &m->ahead, id);
+    bool in_step = !berth__problem_file_next(m->plan, &m->ahead) && is_id_of(m, &m->ahead, id);
     if (!in_step) {
         berth_status status = m->indexed ? BERTH_OK : index_plan(m);
         if (status)
@@ -151,7 +157,7 @@ berth_status berth_problem_file_match(const berth_problem_file *problem, const b
     if (!status)
         status = berth__csv_next(&csv);
     for (size_t row = 0; !status && row < problem->problem.buffer_count; row++) {
-        status = berth__csv_next(&csv);
+        status = berth__problem_file_next(problem, &csv);
         if (!status)
             status = match_row(&m, problem, row, &csv, &offsets[row]);
     }

@@ -48,6 +48,10 @@ struct berth_problem_file {
     berth_gap *gaps;
     uint64_t *offsets; /* NULL: no such column */
     uint64_t *marks;   /* where rows 0, 64, 128, ... begin in the text */
+    /* The row of a saved plan that is no buffer; see plan_file.c. */
+    bool has_fingerprint;
+    uint64_t fingerprint;
+    uint64_t fingerprint_at; /* where it begins in the text */
     char notices[BERTH__NOTICES][160];
     size_t notice_count;
 };
@@ -56,6 +60,18 @@ struct berth_problem_file {
 berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth_problem_file *file);
 
 void berth__problem_file_notice(berth_problem_file *file, const char *format, ...) BERTH_PRINTF(2, 3);
+
+/* Goes on to the record of the next buffer, as berth__csv_next does to the next record. */
+berth_status berth__problem_file_next(const berth_problem_file *file, berth__csv *csv);
+
+/* Whether `csv` holds the fingerprint's row. */
+static inline bool berth__problem_file_at_fingerprint(const berth_problem_file *file, const berth__csv *csv)
+{
+    return file->has_fingerprint && csv->record == file->text + file->fingerprint_at;
+}
+
+/* The id of the fingerprint's row. */
+#define BERTH__FINGERPRINT_ID "fingerprint"
 
 /* Makes `csv` hold the record of a buffer's row. False if the text no longer has it. */
 bool berth__problem_file_row(const berth_problem_file *file, size_t buffer, berth__csv *csv);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -304,6 +305,41 @@ static berth_status take_offset(reading *r)
     return status;
 }
 
+/* A saved plan has one row that is no buffer: `fingerprint`, without life and size, the number in its label.
+ * Anything else of that id is a buffer like any other. */
+static bool is_fingerprint(const reading *r, uint64_t *number)
+{
+    const berth__columns *columns = &r->file->columns;
+    const berth__csv_field *id = berth__column_field(columns, &r->csv, BERTH__COLUMN_ID);
+    const berth__csv_field *lower = berth__column_field(columns, &r->csv, BERTH__COLUMN_LOWER);
+    const berth__csv_field *upper = berth__column_field(columns, &r->csv, BERTH__COLUMN_UPPER);
+    const berth__csv_field *size = berth__column_field(columns, &r->csv, BERTH__COLUMN_SIZE);
+    const berth__csv_field *label = berth__column_field(columns, &r->csv, BERTH__COLUMN_LABEL);
+    if (!id || id->length != strlen(BERTH__FINGERPRINT_ID) ||
+        memcmp(id->text, BERTH__FINGERPRINT_ID, id->length) != 0)
+        return false;
+    char hex[17], *end;
+    if (!label || columns->place[BERTH__COLUMN_OFFSET] < 0 || size->length != 1 || *size->text != '0' ||
+        lower->length != upper->length || memcmp(lower->text, upper->text, lower->length) != 0 ||
+        label->length == 0 || label->length >= sizeof hex)
+        return false;
+    berth__csv_copy(label, hex, sizeof hex);
+    *number = strtoull(hex, &end, 16);
+    return *end == '\0' && hex[0] != '-' && hex[0] != '+' && hex[0] != ' ';
+}
+
+static berth_status take_fingerprint(reading *r, uint64_t number)
+{
+    berth_problem_file *file = r->file;
+    if (file->has_fingerprint)
+        return berth__fail(BERTH_BAD_DATA, "line %zu: a second fingerprint; a saved plan has one",
+                           r->csv.record_line);
+    file->has_fingerprint = true;
+    file->fingerprint = number;
+    file->fingerprint_at = (uint64_t)(r->csv.record - file->text);
+    return BERTH_OK;
+}
+
 /* ---- Rows --------------------------------------------------------------------------------------- */
 
 static void *grown(void *array, size_t count, size_t element_bytes)
@@ -342,6 +378,9 @@ static berth_status take_row(reading *r)
     if (r->csv.count != file->columns.count)
         return berth__fail(BERTH_BAD_DATA, "line %zu: %zu fields where the header has %zu columns",
                            r->csv.record_line, r->csv.count, file->columns.count);
+    uint64_t fingerprint;
+    if (is_fingerprint(r, &fingerprint))
+        return take_fingerprint(r, fingerprint);
     if (r->rows == UINT32_MAX - 1)
         return berth__fail(BERTH_OVERFLOW, "line %zu: more rows than can be numbered", r->csv.record_line);
     berth_status status = r->rows == r->room ? make_room(r) : BERTH_OK;

@@ -1,1 +1,1 @@
-berth plan small.csv --solver greedy --capacity 20000 -o planned.csv --json >/dev/null; echo $?; wc -l < planned.csv
+cp hard.csv planned.csv; for capacity in 20000 70000; do berth plan small.csv --solver greedy --capacity $capacity -o planned.csv --json >/dev/null; echo $?; cmp hard.csv planned.csv; done; berth plan small.csv --capacity 20000 -o new.csv >/dev/null; ls new.csv; berth plan small.csv --capacity 20000 -o - 2>/dev/null

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "berth/problem_file.h"
 #include "plan/plan.h"
 
 static char path[64];
@@ -106,6 +107,29 @@ static void write_all(const char *text, size_t length)
     fclose(file);
 }
 
+/* What the command does to a saved plan leaves one that can be loaded. */
+static void test_a_saved_plan_is_a_problem_file(void **state)
+{
+    (void)state;
+    berth_plan *plan = sample(), *back = new_plan();
+    berth_problem_file *file = NULL;
+    assert_int_equal(berth_plan_save(plan, path), BERTH_OK);
+    assert_int_equal(berth_problem_file_read(path, &file), BERTH_OK);
+    const berth_problem *problem = berth_problem_file_problem(file);
+    assert_int_equal(problem->buffer_count, 30);
+    uint64_t offsets[30];
+    assert_int_equal(berth_solve(problem, NULL, offsets, NULL), BERTH_OK);
+    assert_int_equal(berth_problem_file_write(file, offsets, path), BERTH_OK);
+    assert_int_equal(berth_plan_load(back, path), BERTH_OK);
+    assert_true(berth_plan_fingerprint(back) == berth_plan_fingerprint(plan));
+    assert_int_equal(berth_problem_file_convert(file, path), BERTH_OK);
+    assert_int_equal(berth_plan_load(back, path), BERTH_OK);
+    assert_alike(plan, back);
+    berth_problem_file_destroy(file);
+    berth_plan_release(plan);
+    berth_plan_release(back);
+}
+
 static void test_a_file_cut_short_is_refused(void **state)
 {
     (void)state;
@@ -199,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_saved_and_loaded),
+        cmocka_unit_test(test_a_saved_plan_is_a_problem_file),
         cmocka_unit_test(test_a_file_cut_short_is_refused),
         cmocka_unit_test(test_a_damaged_file_is_never_another_plan),
         cmocka_unit_test(test_overlapping_offsets_are_refused),

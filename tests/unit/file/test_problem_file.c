@@ -307,6 +307,66 @@ static void any_problem_can_be_written_and_read_again(void **state)
 }
 
 /* More rows than marks, ids of all kinds, and a name found again from anywhere. */
+static void converted(const char *text, const char *expected)
+{
+    char path[32];
+    temporary(path);
+    berth_problem_file *file = parse(text);
+    assert_int_equal(berth_problem_file_convert(file, path), BERTH_OK);
+    assert_string_equal(slurp(path), expected);
+    berth_problem_file_destroy(file);
+    unlink(path);
+}
+
+/* Names of aliases and columns that are not known come through; columns that say nothing do not. */
+static void converting_loses_nothing(void **state)
+{
+    (void)state;
+    converted("label,alias,x,end,start,size,id\r\n,g,1,3,0,4,a\r\n,\"h, i\",,3,0,4,b\r\n",
+              "id,lower,upper,size,alias,x\na,0,4,4,g,1\nb,0,4,4,\"h, i\",\n");
+    converted("id,lower,upper,size,y,,x,hint,gaps\n\"a\"\"b\",0,9,4,\" \",2,3,0,\n",
+              "id,lower,upper,size,y,,x\n\"a\"\"b\",0,9,4,\" \",2,3\n");
+    converted("id,lower,upper,size,offset,label\n", "id,lower,upper,size,offset\n");
+    assert_int_equal(berth_problem_file_convert(NULL, "-"), BERTH_INVALID_ARGUMENT);
+}
+
+/* The row of a saved plan that is no buffer, wherever it stands, and what only looks like it. */
+static void a_fingerprint_is_no_buffer(void **state)
+{
+    (void)state;
+    char text[8192], id[16], *at = text;
+    at += sprintf(at, "id,lower,upper,size,label,offset\n");
+    for (int row = 0; row < 200; row++) {
+        if (row == 70)
+            at += sprintf(at, "fingerprint,7,7,0,00000000000000ff,0\n");
+        at += sprintf(at, "%d,%d,%d,8,,0\n", row, row, row + 1);
+    }
+    berth_problem_file *file = parse(text);
+    assert_int_equal(berth_problem_file_problem(file)->buffer_count, 200);
+    for (size_t row = 0; row < 200; row++) {
+        berth_problem_file_id(file, row, id, sizeof id);
+        assert_int_equal(atoi(id), row);
+        assert_int_equal(berth_problem_file_line(file, row), row + 2 + (row >= 70));
+        assert_int_equal(berth_problem_file_problem(file)->buffers[row].lower, row);
+    }
+    uint64_t offsets[200] = {0};
+    assert_int_equal(berth_problem_file_match(file, file, offsets), BERTH_OK);
+    written(text, offsets, text);
+    converted(text, text);
+    berth_problem_file_destroy(file);
+    static const char *const buffers[] = {"fingerprint,7,7,1,ff,0\n", "fingerprint,7,8,0,ff,0\n",
+                                          "fingerprint,7,7,0,fg,0\n", "fingerprint,7,7,0,,0\n",
+                                          "fingerprints,7,7,0,ff,0\n"};
+    for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) {
+        snprintf(text, sizeof text, "id,lower,upper,size,label,offset\n%s", buffers[k]);
+        file = parse(text);
+        assert_int_equal(berth_problem_file_problem(file)->buffer_count, 1);
+        berth_problem_file_destroy(file);
+    }
+    refused("id,lower,upper,size,label,offset\nfingerprint,7,7,0,ff,0\nfingerprint,7,7,0,fe,0\n",
+            BERTH_BAD_DATA, "line 3: a second fingerprint");
+}
+
 static void many_rows_are_found_again(void **state)
 {
     (void)state;
@@ -346,6 +406,8 @@ static void every_allocation_may_fail(void **state)
         if (!status)
             status =
                 berth_problem_write(berth_problem_file_problem(file), NULL, NULL, NULL, NULL, "/dev/null");
+        if (!status)
+            status = berth_problem_file_convert(file, "/dev/null");
         berth__heap_fail_at(0, false);
         berth_problem_file_destroy(file);
         assert_int_equal(berth__heap_live(), live);
@@ -367,6 +429,8 @@ int main(void)
         cmocka_unit_test(a_plan_may_replace_its_problem),
         cmocka_unit_test(a_plan_is_matched_by_id),
         cmocka_unit_test(any_problem_can_be_written_and_read_again),
+        cmocka_unit_test(converting_loses_nothing),
+        cmocka_unit_test(a_fingerprint_is_no_buffer),
         cmocka_unit_test(many_rows_are_found_again),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -1,0 +1,1 @@
+berth convert unknown.csv out.csv && cat out.csv && berth convert out.csv 2>/dev/null | cmp - out.csv

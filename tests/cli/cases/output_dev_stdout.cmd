@@ -1,0 +1,1 @@
+berth plan small.csv --solver greedy -o /dev/stdout 2>/dev/null | head -n 2; berth plan small.csv --solver greedy -o /dev/stdout 2>/dev/null >file.csv; head -n 2 file.csv; wc -l <file.csv; berth plan small.csv -o file.csv 2>/dev/null >file.csv; wc -l <file.csv; berth plan small.csv --json -o /dev/stdout | cat; berth plan small.csv -o /dev/null | head -n 1

@@ -1,0 +1,1 @@
+seq 0 9999 | awk 'BEGIN { print "id,lower,upper,size" } { print $1 "," $1 "," $1 + 1 ",64" }' > many.csv; cp small.csv good.csv; trap '' XFSZ; ulimit -f 20; berth plan many.csv -o good.csv >/dev/null; echo $?; cmp small.csv good.csv; berth convert many.csv new.csv; echo $?; ls -A | grep -e new -e berth

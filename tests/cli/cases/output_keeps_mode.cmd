@@ -1,0 +1,1 @@
+cp small.csv planned.csv; for mode in 600 640 755; do chmod $mode planned.csv; berth plan small.csv -o planned.csv >/dev/null; stat -c %a planned.csv; berth convert small.csv planned.csv; stat -c %a planned.csv; done; umask 027; berth plan small.csv -o new.csv >/dev/null; stat -c %a new.csv; ls -A | grep -c berth

@@ -1,0 +1,1 @@
+mkdir there; cp small.csv there/kept.csv; ln -s there/kept.csv link.csv; ln there/kept.csv second.csv; berth plan link.csv --solver greedy -o link.csv >/dev/null; readlink link.csv; head -n 2 there/kept.csv; head -n 2 second.csv; ln -s nowhere.csv dangling.csv; berth plan small.csv -o dangling.csv >/dev/null; head -n 1 nowhere.csv; ls -A there

@@ -1,0 +1,1 @@
+berth plan unknown.csv --solver greedy -o - 2>err; grep 'not known' err

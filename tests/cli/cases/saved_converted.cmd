@@ -1,0 +1,1 @@
+berth convert saved.csv | cmp - saved.csv && berth convert saved.csv | berth check saved.csv -

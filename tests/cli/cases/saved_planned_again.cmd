@@ -1,0 +1,1 @@
+berth plan saved.csv --solver greedy -o again.csv >/dev/null && cat again.csv && berth check saved.csv again.csv
