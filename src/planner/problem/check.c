@@ -88,73 +88,143 @@ static size_t set_above(const rank_set *set, size_t n)
 typedef struct piece {
     int64_t lower, upper;
     uint32_t buffer;
-    uint32_t rank; /* by address */
 } piece;
 
+/* Without gaps a piece is a buffer, and nothing is copied. */
 typedef struct sweep {
     const berth_problem *problem;
     const uint64_t *offsets;
-    piece *pieces;
-    size_t count;
-    uint32_t *starts, *ends, *by_rank, *scratch; /* indices of pieces */
+    piece *pieces;    /* NULL: piece i is buffer i */
+    size_t room;      /* pieces, counting those that take no place */
+    size_t count;     /* those that do, which are in the three orders below */
+    uint32_t *starts; /* pieces in order of their beginning */
+    uint32_t *ends, *by_rank;
+    uint32_t *rank; /* by piece: where it is in by_rank, the order of addresses */
+    uint64_t *keys; /* twice as many, to sort with */
     rank_set live;
 } sweep;
 
+static uint32_t buffer_of(const sweep *s, uint32_t k)
+{
+    return s->pieces ? s->pieces[k].buffer : k;
+}
+
+static int64_t lower_of(const sweep *s, uint32_t k)
+{
+    return s->pieces ? s->pieces[k].lower : s->problem->buffers[k].lower;
+}
+
+static int64_t upper_of(const sweep *s, uint32_t k)
+{
+    return s->pieces ? s->pieces[k].upper : s->problem->buffers[k].upper;
+}
+
+static bool takes_place(const sweep *s, uint32_t k)
+{
+    const uint32_t buffer = buffer_of(s, k);
+    return s->problem->buffers[buffer].size_bytes && s->offsets[buffer] != BERTH_NO_OFFSET &&
+           lower_of(s, k) < upper_of(s, k);
+}
+
+static void cut_pieces(sweep *s)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < s->problem->buffer_count; i++) {
+        const berth_problem_buffer *b = &s->problem->buffers[i];
+        int64_t from = b->lower;
+        for (uint32_t k = 0; k < b->gap_count; k++) {
+            const berth_gap *gap = &s->problem->gaps[b->gap_first + k];
+            s->pieces[count++] = (piece){from, gap->lower, (uint32_t)i};
+            from = gap->upper;
+        }
+        s->pieces[count++] = (piece){from, b->upper, (uint32_t)i};
+    }
+}
+
 static int by_start(const void *context, uint32_t a, uint32_t b)
 {
-    const piece *pieces = context;
-    return (pieces[a].lower > pieces[b].lower) - (pieces[a].lower < pieces[b].lower);
+    return (lower_of(context, a) > lower_of(context, b)) - (lower_of(context, a) < lower_of(context, b));
 }
 
 static int by_end(const void *context, uint32_t a, uint32_t b)
 {
-    const piece *pieces = context;
-    return (pieces[a].upper > pieces[b].upper) - (pieces[a].upper < pieces[b].upper);
+    return (upper_of(context, a) > upper_of(context, b)) - (upper_of(context, a) < upper_of(context, b));
 }
 
 static int by_address(const void *context, uint32_t a, uint32_t b)
 {
     const sweep *s = context;
-    const piece *p = &s->pieces[a], *q = &s->pieces[b];
-    const berth_problem_buffer *x = &s->problem->buffers[p->buffer], *y = &s->problem->buffers[q->buffer];
-    if (s->offsets[p->buffer] != s->offsets[q->buffer])
-        return s->offsets[p->buffer] > s->offsets[q->buffer] ? 1 : -1;
+    const uint32_t p = buffer_of(s, a), q = buffer_of(s, b);
+    const berth_problem_buffer *x = &s->problem->buffers[p], *y = &s->problem->buffers[q];
+    if (s->offsets[p] != s->offsets[q])
+        return s->offsets[p] > s->offsets[q] ? 1 : -1;
     if (x->alias_group != y->alias_group)
         return x->alias_group > y->alias_group ? 1 : -1;
     return (x->size_bytes > y->size_bytes) - (x->size_bytes < y->size_bytes);
 }
 
-static void add_piece(sweep *s, int64_t lower, int64_t upper, size_t buffer)
+static uint64_t start_key(const sweep *s, uint32_t k)
 {
-    if (lower < upper)
-        s->pieces[s->count++] = (piece){.lower = lower, .upper = upper, .buffer = (uint32_t)buffer};
+    return (uint64_t)lower_of(s, k) ^ (uint64_t)1 << 63; /* in the order of signed numbers */
 }
 
-static void cut_pieces(sweep *s)
+static uint64_t end_key(const sweep *s, uint32_t k)
 {
-    for (size_t i = 0; i < s->problem->buffer_count; i++) {
-        const berth_problem_buffer *b = &s->problem->buffers[i];
-        if (!b->size_bytes || s->offsets[i] == BERTH_NO_OFFSET)
-            continue;
-        int64_t from = b->lower;
-        for (uint32_t k = 0; k < b->gap_count; k++) {
-            const berth_gap *gap = &s->problem->gaps[b->gap_first + k];
-            add_piece(s, from, gap->lower, i);
-            from = gap->upper;
-        }
-        add_piece(s, from, b->upper, i);
+    return (uint64_t)upper_of(s, k) ^ (uint64_t)1 << 63;
+}
+
+static uint64_t address_key(const sweep *s, uint32_t k)
+{
+    return s->offsets[buffer_of(s, k)];
+}
+
+/* Sorts a list by number, packed with the piece into one word where both fit, which is ten times as fast as
+ * by comparing. */
+static void sort_pieces(sweep *s, uint32_t *list, uint64_t (*key)(const sweep *, uint32_t),
+                        berth__sort_order order)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const uint64_t value = key(s, list[i]);
+        least = value < least ? value : least;
+        most = value > most ? value : most;
     }
+    const unsigned bits = berth__bits_of(s->count ? most - least : 0), piece_bits = berth__bits_of(s->room);
+    if (bits + piece_bits > 64) {
+        berth__sort_indices(list, (uint32_t *)s->keys, s->count, order, s);
+        return;
+    }
+    for (size_t i = 0; i < s->count; i++)
+        s->keys[i] = (key(s, list[i]) - least) << piece_bits | list[i];
+    berth__sort_keys(s->keys, s->keys + s->count, s->count, piece_bits, piece_bits + bits);
+    for (size_t i = 0; i < s->count; i++)
+        list[i] = (uint32_t)(s->keys[i] & (((uint64_t)1 << piece_bits) - 1));
 }
 
-static void sort_pieces(sweep *s)
+static bool has_groups(const berth_problem *problem)
 {
-    for (size_t i = 0; i < s->count; i++)
-        s->starts[i] = s->ends[i] = s->by_rank[i] = (uint32_t)i;
-    berth__sort_indices(s->starts, s->scratch, s->count, by_start, s->pieces);
-    berth__sort_indices(s->ends, s->scratch, s->count, by_end, s->pieces);
-    berth__sort_indices(s->by_rank, s->scratch, s->count, by_address, s);
+    for (size_t i = 0; i < problem->buffer_count; i++)
+        if (problem->buffers[i].alias_group)
+            return true;
+    return false;
+}
+
+/* Only members of a group ask for more than the order of offsets. */
+static void sort_orders(sweep *s)
+{
+    for (uint32_t k = 0; k < s->room; k++)
+        if (takes_place(s, k)) {
+            s->starts[s->count] = s->ends[s->count] = s->by_rank[s->count] = k;
+            s->count++;
+        }
+    sort_pieces(s, s->starts, start_key, by_start);
+    sort_pieces(s, s->ends, end_key, by_end);
+    if (has_groups(s->problem))
+        berth__sort_indices(s->by_rank, (uint32_t *)s->keys, s->count, by_address, s);
+    else
+        sort_pieces(s, s->by_rank, address_key, by_address);
     for (size_t r = 0; r < s->count; r++)
-        s->pieces[s->by_rank[r]].rank = (uint32_t)r;
+        s->rank[s->by_rank[r]] = (uint32_t)r;
 }
 
 static uint64_t end_of(const sweep *s, size_t buffer)
@@ -185,59 +255,68 @@ static berth_status walk(sweep *s, berth_verdict *verdict)
 {
     size_t done = 0;
     for (size_t k = 0; k < s->count; k++) {
-        const piece *p = &s->pieces[s->starts[k]];
+        const uint32_t p = s->starts[k], buffer = buffer_of(s, p), rank = s->rank[p];
         /* an end at time t comes before a start at t */
-        for (; s->pieces[s->ends[done]].upper <= p->lower; done++)
-            set_remove(&s->live, s->pieces[s->ends[done]].rank);
-        size_t below = set_below(&s->live, p->rank), above = set_above(&s->live, p->rank);
+        for (; upper_of(s, s->ends[done]) <= lower_of(s, p); done++)
+            set_remove(&s->live, s->rank[s->ends[done]]);
+        size_t below = set_below(&s->live, rank), above = set_above(&s->live, rank);
         if (below != NONE) {
-            uint32_t other = s->pieces[s->by_rank[below]].buffer;
-            if (!share_a_place(s, p->buffer, other) && end_of(s, other) > s->offsets[p->buffer])
-                return collide(s, p->buffer, other, p->lower, verdict);
+            uint32_t other = buffer_of(s, s->by_rank[below]);
+            if (!share_a_place(s, buffer, other) && end_of(s, other) > s->offsets[buffer])
+                return collide(s, buffer, other, lower_of(s, p), verdict);
         }
         if (above != NONE) {
-            uint32_t other = s->pieces[s->by_rank[above]].buffer;
-            if (!share_a_place(s, p->buffer, other) && s->offsets[other] < end_of(s, p->buffer))
-                return collide(s, p->buffer, other, p->lower, verdict);
+            uint32_t other = buffer_of(s, s->by_rank[above]);
+            if (!share_a_place(s, buffer, other) && s->offsets[other] < end_of(s, buffer))
+                return collide(s, buffer, other, lower_of(s, p), verdict);
         }
-        set_insert(&s->live, p->rank);
+        set_insert(&s->live, rank);
     }
     return BERTH_OK;
+}
+
+static berth_status sweep_init(sweep *s)
+{
+    bool has_gaps = false;
+    for (size_t i = 0; i < s->problem->buffer_count; i++) { /* not buffers + gaps: buffers may share gaps */
+        has_gaps = has_gaps || s->problem->buffers[i].gap_count;
+        s->room += (size_t)s->problem->buffers[i].gap_count + 1;
+    }
+    if (s->room >= UINT32_MAX)
+        return berth__fail(BERTH_OVERFLOW, "the gaps cut the buffers into %zu pieces, too many to number",
+                           s->room);
+    s->starts = berth__heap_alloc(4 * s->room * sizeof *s->starts);
+    s->keys = berth__heap_alloc(2 * s->room * sizeof *s->keys);
+    if (has_gaps)
+        s->pieces = berth__heap_alloc(s->room * sizeof *s->pieces);
+    if (!s->starts || !s->keys || (has_gaps && !s->pieces))
+        return BERTH_OUT_OF_HOST_MEMORY;
+    s->ends = s->starts + s->room;
+    s->by_rank = s->ends + s->room;
+    s->rank = s->by_rank + s->room;
+    if (has_gaps)
+        cut_pieces(s);
+    sort_orders(s);
+    berth__heap_free(s->keys);
+    s->keys = NULL;
+    return set_init(&s->live, s->count) ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
 }
 
 berth_status berth__rules_collision(const berth_problem *problem, const uint64_t *offsets,
                                     berth_verdict *verdict)
 {
-    size_t room = 0; /* not buffers + gaps: buffers may share gaps */
-    for (size_t i = 0; i < problem->buffer_count; i++)
-        room += offsets[i] == BERTH_NO_OFFSET ? 0 : (size_t)problem->buffers[i].gap_count + 1;
-    if (room >= UINT32_MAX)
-        return berth__fail(BERTH_OVERFLOW, "the gaps cut the buffers into %zu pieces, too many to number",
-                           room);
-    berth_status status = BERTH_OUT_OF_HOST_MEMORY;
     sweep s = {.problem = problem, .offsets = offsets};
-    s.pieces = berth__heap_zalloc(room, sizeof *s.pieces);
-    if (!s.pieces)
-        goto say;
-    s.starts = berth__heap_zalloc(4 * room, sizeof *s.starts);
-    if (!s.starts)
-        goto free_pieces;
-    s.ends = s.starts + room;
-    s.by_rank = s.ends + room;
-    s.scratch = s.by_rank + room;
-    cut_pieces(&s);
-    if (!set_init(&s.live, s.count))
-        goto free_orders;
-    sort_pieces(&s);
-    status = walk(&s, verdict);
-    berth__heap_free(s.live.words);
-free_orders:
-    berth__heap_free(s.starts);
-free_pieces:
-    berth__heap_free(s.pieces);
-say:
+    if (problem->buffer_count == 0)
+        return BERTH_OK;
+    berth_status status = sweep_init(&s);
     if (status == BERTH_OUT_OF_HOST_MEMORY)
-        return berth__fail(status, "no memory to check %zu pieces of buffers", room);
+        berth__fail(status, "no memory to check %zu pieces of buffers", s.room);
+    if (!status)
+        status = walk(&s, verdict);
+    berth__heap_free(s.live.words);
+    berth__heap_free(s.keys);
+    berth__heap_free(s.starts);
+    berth__heap_free(s.pieces);
     return status;
 }
 
@@ -265,16 +344,16 @@ static berth_status broken(berth_verdict *verdict, size_t first, const char *for
     return BERTH_MISMATCH;
 }
 
-/* What can be seen of one buffer alone. */
+/* What can be seen of one buffer alone. One that is never live takes no place and needs no offset; one that it
+ * has all the same is right like any other, since whoever replays the plan will hand it out. */
 static berth_status check_place(const berth_problem *problem, const uint64_t *offsets, size_t i,
                                 berth_verdict *verdict)
 {
     const berth_problem_buffer *b = &problem->buffers[i];
+    const bool empty = is_empty(problem, b);
     uint64_t offset = offsets[i], end;
-    if (is_empty(problem, b))
-        return BERTH_OK; /* never live: it takes no place, so any offset is right */
     if (offset == BERTH_NO_OFFSET)
-        return broken(verdict, i, "buffer %zu has no offset", i);
+        return empty ? BERTH_OK : broken(verdict, i, "buffer %zu has no offset", i);
     if (b->fixed_offset != BERTH_NO_OFFSET && offset != b->fixed_offset)
         return broken(verdict, i, "buffer %zu is fixed at %" PRIu64 " but planned at %" PRIu64, i,
                       b->fixed_offset, offset);
@@ -287,7 +366,7 @@ static berth_status check_place(const berth_problem *problem, const uint64_t *of
     if (berth__add_overflows(offset, berth__rules_size(problem, b), &end) || end > INT64_MAX)
         return broken(verdict, i, "buffer %zu: offset %" PRIu64 " plus its size does not fit into 63 bits", i,
                       offset);
-    if (end > verdict->peak_bytes)
+    if (!empty && end > verdict->peak_bytes)
         verdict->peak_bytes = end;
     return BERTH_OK;
 }
@@ -304,7 +383,7 @@ static berth_status check_groups(const berth_problem *problem, const uint64_t *o
 {
     size_t count = 0;
     for (size_t i = 0; i < problem->buffer_count; i++)
-        count += problem->buffers[i].alias_group && !is_empty(problem, &problem->buffers[i]);
+        count += problem->buffers[i].alias_group && offsets[i] != BERTH_NO_OFFSET;
     if (count < 2)
         return BERTH_OK;
     uint32_t *list = berth__heap_zalloc(2 * count, sizeof *list);
@@ -312,7 +391,7 @@ static berth_status check_groups(const berth_problem *problem, const uint64_t *o
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to check %zu members of alias groups", count);
     size_t n = 0;
     for (size_t i = 0; i < problem->buffer_count; i++)
-        if (problem->buffers[i].alias_group && !is_empty(problem, &problem->buffers[i]))
+        if (problem->buffers[i].alias_group && offsets[i] != BERTH_NO_OFFSET)
             list[n++] = (uint32_t)i;
     berth__sort_indices(list, list + count, count, by_group, problem->buffers);
     berth_status status = BERTH_OK;

@@ -115,6 +115,39 @@ static void the_problems_alignment_rounds_sizes_too(void **state)
     assert_int_equal(berth_problem_check(&rounded, (uint64_t[]){0, 9}, &verdict), BERTH_MISMATCH);
 }
 
+/* One that is never live needs no place, but what it is given is handed out by whoever replays the plan. */
+static void empty_buffers_keep_their_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        berth_problem_buffer empty;
+        uint64_t offset;
+        bool is_right;
+    } cases[] = {
+        {{.lower = 0, .upper = 2, .alignment = 16, .fixed_offset = FREE}, 8, false},
+        {{.lower = 0, .upper = 2, .alignment = 16, .fixed_offset = FREE}, 32, true},
+        {{.lower = 0, .upper = 2, .alignment = 16, .fixed_offset = FREE}, FREE, true},
+        {{.lower = 1, .upper = 1, .size_bytes = 9, .alignment = 16, .fixed_offset = FREE}, 8, false},
+        {{.lower = 0, .upper = 2, .fixed_offset = FREE}, 4, true}, /* on another: it takes no place */
+        {{.lower = 0, .upper = 2, .fixed_offset = 8}, 0, false},
+        {{.lower = 0, .upper = 2, .fixed_offset = FREE, .alias_group = 7}, 1, false},
+        {{.lower = 0, .upper = 2, .fixed_offset = FREE, .alias_group = 7}, 0, true},
+        {{.lower = 0, .upper = 2, .fixed_offset = FREE}, (uint64_t)1 << 63, false},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const berth_problem_buffer two[] = {
+            {.lower = 0, .upper = 1, .size_bytes = 10, .fixed_offset = FREE, .alias_group = 7},
+            cases[k].empty};
+        berth_problem small = {.struct_size = sizeof small, .buffers = two, .buffer_count = 2};
+        const uint64_t offsets[] = {0, cases[k].offset};
+        berth_verdict verdict = {.struct_size = sizeof verdict};
+        assert_int_equal(berth_problem_check(&small, offsets, &verdict),
+                         cases[k].is_right ? BERTH_OK : BERTH_MISMATCH);
+        if (cases[k].is_right)
+            assert_int_equal(verdict.peak_bytes, 10);
+    }
+}
+
 /* All pairs at all times. */
 static bool pairs_are_apart(const random_problem *random, const uint64_t *offsets)
 {
@@ -130,6 +163,21 @@ static bool pairs_are_apart(const random_problem *random, const uint64_t *offset
                     return false;
         }
     return true;
+}
+
+/* The same problem at times so far apart that they fill all 64 bits. */
+static void stretch(random_problem *random)
+{
+    const int64_t times = (int64_t)1 << 57;
+    for (size_t i = 0; i < random->problem.buffer_count; i++) {
+        assert_true(random->buffers[i].lower >= -60 && random->buffers[i].upper <= 60);
+        random->buffers[i].lower *= times;
+        random->buffers[i].upper *= times;
+    }
+    for (size_t i = 0; i < random->problem.gap_count; i++) {
+        random->gaps[i].lower *= times;
+        random->gaps[i].upper *= times;
+    }
 }
 
 static void random_places_are_judged_like_all_pairs(void **state)
@@ -153,6 +201,9 @@ static void random_places_are_judged_like_all_pairs(void **state)
         }
         bool expected = pairs_are_apart(&random, offsets);
         valid += expected;
+        assert_int_equal(berth_problem_check(&random.problem, offsets, NULL),
+                         expected ? BERTH_OK : BERTH_MISMATCH);
+        stretch(&random);
         assert_int_equal(berth_problem_check(&random.problem, offsets, NULL),
                          expected ? BERTH_OK : BERTH_MISMATCH);
     }
@@ -204,6 +255,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_fault_is_named),
         cmocka_unit_test(the_larger_member_of_a_group_counts),
         cmocka_unit_test(the_problems_alignment_rounds_sizes_too),
+        cmocka_unit_test(empty_buffers_keep_their_rules),
         cmocka_unit_test(random_places_are_judged_like_all_pairs),
         cmocka_unit_test(many_buffers_are_checked),
         cmocka_unit_test(every_allocation_may_fail),
