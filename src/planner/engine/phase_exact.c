@@ -145,9 +145,9 @@ berth_status berth__phase_exact(berth__search *search)
     asking a;
     berth_status status = begin(&a, search);
     uint64_t slice = FIRST_SLICE;
-    for (unsigned turn = 0; !status && !search->stopped && can_ask(&a); turn++) {
+    for (unsigned turn = 0; !status && berth__search_goes_on(search, UINT64_MAX) && can_ask(&a); turn++) {
         const uint64_t until = search->steps + 8 * slice;
-        while (a.forms[0].exact && !status && !search->stopped && search->steps < until)
+        while (a.forms[0].exact && !status && berth__search_goes_on(search, until))
             status = ask_afresh(&a, choose_target(search, turn));
         for (int k = 0; k < FORMS && !status && !search->stopped; k++) {
             const uint64_t target = choose_target(search, turn);

@@ -11,7 +11,8 @@ struct berth__prepared; /* plan/prepared.h */
  * their steps, and offer what they find; none of them keeps a plan of its own, so that stopping at any moment
  * leaves the best one.
  *
- *     if (berth__search_step(search, 1)) return BERTH_OK;      in every loop: time to stop?
+ *     while (berth__search_goes_on(search, step_limit))        every loop that has no count of its own
+ *     if (berth__search_step(search, items)) return BERTH_OK;  within: work that is more than a step
  *     berth__search_offer(search, offsets, "greedy");          a complete, valid plan
  *     berth__search_prove(search, bound);                      no plan is smaller than `bound`
  */
@@ -39,13 +40,27 @@ typedef struct berth__search {
     berth_stop stop; /* why, once stopped */
 } berth__search;
 
-/* Counts `steps` of work (about one buffer looked at, each) and says whether to stop now. Cheap. */
+/* Counts `steps` of work (about one buffer looked at, each) and says whether to stop now. Cheap. Nothing is
+ * free: a call spends one step at least, so that a loop that asks ends. */
 bool berth__search_step_slow(berth__search *search);
 static inline bool berth__search_step(berth__search *search, uint64_t steps)
 {
-    search->steps += steps;
+    search->steps += steps + (steps == 0);
     return BERTH_UNLIKELY(search->steps >= search->next_report) ? berth__search_step_slow(search)
                                                                 : search->stopped;
+}
+
+/* What every loop without a count of its own turns by: spends a step, and says whether there is another turn
+ * before the search is over or has used `step_limit`. */
+static inline bool berth__search_goes_on(berth__search *search, uint64_t step_limit)
+{
+    return !berth__search_step(search, 1) && search->steps < step_limit;
+}
+
+/* `steps` from now, as a limit for the above. */
+static inline uint64_t berth__search_limit(const berth__search *search, uint64_t steps)
+{
+    return steps < UINT64_MAX - search->steps ? search->steps + steps : UINT64_MAX;
 }
 
 /* Names the phase that begins; the progress callback sees it at once. `phase` is a literal. Returns whether
@@ -61,6 +76,11 @@ bool berth__search_prove(berth__search *search, uint64_t bound);
 
 /* The peak at which the search is over: the lower bound, or the capacity where fitting is enough. */
 uint64_t berth__search_goal(const berth__search *search);
+
+/* No plan leaves berth_solve without this: the independent checker proves it, and what the certificate says
+ * about it agrees. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY, BERTH_INTERNAL. */
+berth_status berth__prove(const berth_problem *problem, const uint64_t *offsets,
+                          const berth_certificate *certificate);
 
 typedef struct berth__solver {
     const char *name;

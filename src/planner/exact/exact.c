@@ -161,6 +161,7 @@ static berth_status allocate(berth__exact *x)
     ROOM(x->rivals, sections);
     ROOM(x->weight, sections);
     ROOM(x->priority, count);
+    ROOM(x->frames, 2 * count + 2);
     ROOM(x->kept_sets, (2 * count + 2) * words);
     ROOM(x->trail, TRAIL_AT_FIRST);
     ROOM(x->why_trail, TRAIL_AT_FIRST * words);
@@ -220,7 +221,7 @@ void berth__exact_destroy(berth__exact *x)
                    x->rows,   x->low,      x->base,       x->deferred_at, x->offset,   x->why,
                    x->placed, x->unplaced, x->decided,    x->conflict,    x->crossing, x->load,
                    x->rivals, x->weight,   x->priority,   x->kept_sets,   x->trail,    x->why_trail,
-                   x->lists,  x->sums,     x->over};
+                   x->lists,  x->sums,     x->over,       x->frames};
     for (size_t k = 0; k < BERTH_COUNT_OF(all); k++)
         berth__heap_free(all[k]);
     berth__heap_free(x);
@@ -341,9 +342,9 @@ berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t c
             return berth__fail(status, "no memory for an exact search of %u items", x->count);
     }
     x->search = search;
-    x->step_limit = steps < UINT64_MAX - search->steps ? search->steps + steps : UINT64_MAX;
+    x->step_limit = berth__search_limit(search, steps);
     x->out_of_memory = false;
-    while (search->steps < x->step_limit && !search->stopped) {
+    while (berth__search_goes_on(search, x->step_limit)) {
         vary_priorities(x);
         x->run_number++;
         uint64_t length = FAILS_A_RUN * luby(++x->luby_index),

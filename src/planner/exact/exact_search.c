@@ -242,76 +242,132 @@ static bool limit_met(berth__exact *x, uint32_t count)
     return x->aborted;
 }
 
-static bool solve(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *parent,
-                  uint32_t parent_count, uint32_t level);
+/* ---- The walk. ----
+ *
+ * The tree is as deep as there are items, and is walked on threads whose stacks are small: what a recursive
+ * function would keep in its frames is kept in x->frames. A frame is a problem [from, to); `answer` is what
+ * the one below it came to. */
 
-/* Where no unplaced item crosses from one section to the next, the sides are problems of their own. Returns
- * whether there was such a place; `solved` then tells how it went. */
-static bool solve_apart(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *list, uint32_t count,
-                        uint32_t level, bool *solved)
+static exact_entry *frame_list(const berth__exact *x, const exact_frame *frame)
 {
-    uint32_t s = from;
-    while (s + 1 < to && x->crossing[s] > 0)
-        s++;
-    if (s + 1 >= to)
-        return false;
-    *solved = true;
-    uint32_t begin = from;
-    for (s = from; s < to && *solved; s++)
-        if (s + 1 == to || x->crossing[s] == 0) {
-            *solved = solve(x, begin, s + 1, list, count, level + 1);
-            begin = s + 1;
-        }
-    return true;
+    return x->lists + frame->list_mark;
 }
 
-/* Places all unplaced items of sections [from, to), which are those of `parent` that lie inside. On false all
- * is as before, and unless aborted `conflict` explains. */
-static bool solve(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *parent,
-                  uint32_t parent_count, uint32_t level)
+/* Begins with the unplaced items of sections [from, to), which are those of `parent` that lie inside. */
+static void frame_begin(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *parent,
+                        uint32_t parent_count)
 {
-    const size_t list_mark = x->list_top, trail_mark = x->trail_count;
-    exact_entry *list = x->lists + list_mark;
-    uint32_t count = 0;
+    exact_frame *frame = &x->frames[x->depth++];
+    *frame = (exact_frame){
+        .list_mark = x->list_top, .trail_mark = x->trail_count, .from = from, .to = to, .state = FRAME_NEW};
+    exact_entry *list = frame_list(x, frame);
     for (uint32_t at = 0; at < parent_count; at++) {
         uint32_t i = entry_item(parent[at]);
         if (set_has(x->unplaced, i) && x->first[i] >= from && x->last[i] <= to)
-            list[count++] = parent[at];
+            list[frame->count++] = parent[at];
     }
-    x->list_top += count;
-    bool solved = count == 0;
-    if (solved)
-        goto done;
-    if (limit_met(x, count) || !still_fits(x, list, count) ||
-        solve_apart(x, from, to, list, count, level, &solved))
-        goto done;
-    uint64_t *failed = x->kept_sets + (size_t)level * x->words;
-    do {
-        uint32_t i = pick(x, list, count);
-        memset(failed, 0, x->words * sizeof *failed);
-        if (exact_is_pinned(x, i) || (x->base[i] == x->low[i] && !berth__exact_is_dominated(x, i))) {
-            const size_t mark = x->trail_count;
-            berth__exact_place(x, i);
-            solved = !x->aborted && solve(x, from, to, list, count, level + 1);
-            if (solved)
-                goto done;
-            berth__exact_undo(x, mark);
-            if (x->aborted || !set_has(x->conflict, i))
-                break; /* with i anywhere else it would fail for the same reasons */
-            memcpy(failed, x->conflict, x->words * sizeof *failed);
-            set_drop(failed, i);
-        }
-        if (!berth__exact_defer(x, i, failed))
-            break;
-    } while (!limit_met(x, count) && still_fits(x, list, count));
-done:
+    x->list_top += frame->count;
+}
+
+/* On false all is as before, and unless aborted `conflict` explains. */
+static bool frame_end(berth__exact *x, const exact_frame *frame, bool solved)
+{
     if (!solved) {
-        berth__exact_undo(x, trail_mark);
+        berth__exact_undo(x, frame->trail_mark);
         x->dirty_first = UINT32_MAX;
         x->dirty_last = 0;
     }
-    x->list_top = list_mark;
+    x->list_top = frame->list_mark;
+    x->depth--;
     return solved;
+}
+
+/* Where no unplaced item crosses from one section to the next, the sides are problems of their own. */
+static bool falls_apart(const berth__exact *x, const exact_frame *frame)
+{
+    uint32_t s = frame->from;
+    while (s + 1 < frame->to && x->crossing[s] > 0)
+        s++;
+    return s + 1 < frame->to;
+}
+
+/* Begins with the next side. */
+static void begin_side(berth__exact *x, exact_frame *frame)
+{
+    const uint32_t begin = frame->next;
+    uint32_t s = begin;
+    while (s + 1 < frame->to && x->crossing[s] > 0)
+        s++;
+    frame->next = s + 1;
+    frame_begin(x, begin, s + 1, frame_list(x, frame), frame->count);
+}
+
+static uint64_t *failed_of(berth__exact *x, const exact_frame *frame)
+{
+    return x->kept_sets + (size_t)(frame - x->frames) * x->words;
+}
+
+/* Picks an item and places it, which begins a frame, or defers it, and the next. False: dead end. */
+static bool pick_and_place(berth__exact *x, exact_frame *frame)
+{
+    for (;;) {
+        const uint32_t i = frame->item = pick(x, frame_list(x, frame), frame->count);
+        memset(failed_of(x, frame), 0, x->words * sizeof(uint64_t));
+        if (exact_is_pinned(x, i) || (x->base[i] == x->low[i] && !berth__exact_is_dominated(x, i))) {
+            frame->place_mark = x->trail_count;
+            frame->state = FRAME_PLACED;
+            berth__exact_place(x, i);
+            if (x->aborted)
+                return false;
+            frame_begin(x, frame->from, frame->to, frame_list(x, frame), frame->count);
+            return true;
+        }
+        if (!berth__exact_defer(x, i, failed_of(x, frame)) || limit_met(x, frame->count) ||
+            !still_fits(x, frame_list(x, frame), frame->count))
+            return false;
+    }
+}
+
+/* The item that was placed leads to a dead end: defers it. False: so does that. */
+static bool defer_placed(berth__exact *x, exact_frame *frame)
+{
+    uint64_t *failed = failed_of(x, frame);
+    berth__exact_undo(x, frame->place_mark);
+    if (x->aborted || !set_has(x->conflict, frame->item))
+        return false; /* with the item anywhere else it would fail for the same reasons */
+    memcpy(failed, x->conflict, x->words * sizeof *failed);
+    set_drop(failed, frame->item);
+    return berth__exact_defer(x, frame->item, failed) && !limit_met(x, frame->count) &&
+           still_fits(x, frame_list(x, frame), frame->count);
+}
+
+/* Goes on with the last frame until it begins another one or has its own answer: then it ends and `answer`
+ * is that. */
+static void frame_go_on(berth__exact *x, bool *answer)
+{
+    exact_frame *frame = &x->frames[x->depth - 1];
+    bool goes_on = true;
+    if (frame->state == FRAME_NEW) {
+        if (frame->count == 0) {
+            *answer = frame_end(x, frame, true);
+            return;
+        }
+        goes_on = !limit_met(x, frame->count) && still_fits(x, frame_list(x, frame), frame->count);
+        frame->next = frame->from;
+        frame->state = goes_on && falls_apart(x, frame) ? FRAME_APART : FRAME_NEW;
+        *answer = true; /* of no side so far */
+    } else if (*answer && (frame->state == FRAME_PLACED || frame->next == frame->to)) {
+        *answer = frame_end(x, frame, true);
+        return;
+    } else if (frame->state == FRAME_PLACED) {
+        goes_on = defer_placed(x, frame);
+    } else {
+        goes_on = *answer;
+    }
+    if (goes_on && frame->state == FRAME_APART)
+        begin_side(x, frame);
+    else if (!goes_on || !pick_and_place(x, frame))
+        *answer = frame_end(x, frame, false);
 }
 
 bool berth__exact_dive(berth__exact *x)
@@ -322,7 +378,11 @@ bool berth__exact_dive(berth__exact *x)
     x->list_top = x->count;
     x->dirty_first = 0;
     x->dirty_last = x->sections;
-    bool solved = solve(x, 0, x->sections, root, x->count, 0);
+    x->depth = 0;
+    frame_begin(x, 0, x->sections, root, x->count);
+    bool solved = false;
+    while (x->depth > 0)
+        frame_go_on(x, &solved);
     x->list_top = 0;
     return solved;
 }

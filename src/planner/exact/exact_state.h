@@ -55,6 +55,18 @@ typedef struct exact_pass {
 typedef bool (*exact_pass_fn)(const exact_pass *pass);
 exact_pass_fn berth__exact_pass(bool narrow, berth__exact_path path);
 
+/* One level of the search: what it places, and how far it is. */
+typedef enum exact_frame_state { FRAME_NEW, FRAME_PLACED, FRAME_APART } exact_frame_state;
+typedef struct exact_frame {
+    size_t list_mark, trail_mark; /* where its list begins, and what it has to undo */
+    size_t place_mark;            /* PLACED: where placing `item` began */
+    uint32_t from, to;            /* sections */
+    uint32_t count;               /* of its list */
+    uint32_t item;
+    uint32_t next; /* APART: where the next side begins */
+    exact_frame_state state;
+} exact_frame;
+
 struct berth__exact {
     const berth__prepared *prepared;
     uint32_t count, sections, words; /* words: 64-bit words in a set of items */
@@ -93,6 +105,8 @@ struct berth__exact {
     size_t trail_count, trail_room;
     uint64_t *why_trail; /* sets */
     size_t why_count, why_room;
+    exact_frame *frames; /* by level */
+    uint32_t depth;
     exact_entry *lists; /* of all levels, one after another */
     size_t list_top, list_room;
     uint64_t *kept_sets;              /* by level: why the first branch failed */

@@ -214,7 +214,7 @@ static berth_status look(repair *r, uint32_t item)
     r->overlap.looked_at = 0;
     berth_status status = berth__overlap_look(&r->overlap, r->offsets, item);
     if (status == BERTH_OK)
-        berth__search_step(r->search, 1 + (r->overlap.looked_at + 4 * (uint64_t)r->overlap.found_count) / 16);
+        berth__search_step(r->search, (r->overlap.looked_at + 4 * (uint64_t)r->overlap.found_count) / 16);
     return status;
 }
 
@@ -249,8 +249,8 @@ static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
 static berth_status press(repair *r, uint64_t capacity, uint64_t moves)
 {
     berth_status status = BERTH_OK;
-    while (r->pool_count && moves-- > 0 && r->search->steps < r->step_limit && !r->search->stopped &&
-           status == BERTH_OK)
+    while (r->pool_count && moves-- > 0 && status == BERTH_OK &&
+           berth__search_goes_on(r->search, r->step_limit))
         status = put_in(r, r->pool[--r->pool_count], capacity);
     return status;
 }
@@ -319,7 +319,7 @@ static berth_status run(repair *r)
     uint64_t moves = ROUND_STEPS_AT_FIRST;
     uint32_t most = EJECT_AT_FIRST, failures = 0;
     berth_status status = BERTH_OK;
-    while (status == BERTH_OK && r->search->steps < r->step_limit && !r->search->stopped) {
+    while (status == BERTH_OK && berth__search_goes_on(r->search, r->step_limit)) {
         const uint64_t goal = berth__search_goal(r->search);
         if (r->search->best_peak <= goal)
             break;
@@ -366,7 +366,7 @@ berth_status berth__repair(berth__search *search, uint64_t steps)
     repair r = {.search = search,
                 .prepared = p,
                 .random = search->seed ^ 0x2545F4914F6CDD1DU,
-                .step_limit = steps < UINT64_MAX - search->steps ? search->steps + steps : UINT64_MAX};
+                .step_limit = berth__search_limit(search, steps)};
     if (search->best_peak == UINT64_MAX || p->item_count == 0)
         return BERTH_OK;
     const size_t count = p->item_count;

@@ -205,7 +205,7 @@ static berth_status raise_bound(berth__search *search, const berth__window *wind
     if (!offsets)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a window's offsets");
     berth_status status = berth__exact_create(&window->prepared, search->seed, BERTH__EXACT_BEST, &exact);
-    for (uint64_t stride = 1; !status && !search->stopped && search->steps < step_limit;) {
+    for (uint64_t stride = 1; !status && berth__search_goes_on(search, step_limit);) {
         berth__exact_answer answer = BERTH__EXACT_UNKNOWN;
         uint64_t target = search->lower_bound + (stride - 1);
         target = target < search->best_peak ? target : search->best_peak - 1;
@@ -351,9 +351,9 @@ static berth_status improve(improvement *m, uint64_t step_limit)
     const size_t bytes = (size_t)search->prepared->item_count * sizeof *m->offsets;
     berth_status status = BERTH_OK;
     memcpy(m->offsets, search->best, bytes);
-    for (unsigned failures = 0; failures < FAILURES_AT_MOST && !status && !search->stopped &&
-                                search->steps < step_limit &&
-                                search->best_peak > berth__search_goal(search);) {
+    for (unsigned failures = 0; failures < FAILURES_AT_MOST && !status &&
+                                search->best_peak > berth__search_goal(search) &&
+                                berth__search_goes_on(search, step_limit);) {
         bool is_done;
         status = press_round(m, failures, (step_limit - search->steps) / 8 + 1, &is_done);
         if (!status && is_done) {

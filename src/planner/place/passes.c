@@ -332,7 +332,7 @@ berth_status berth__pass_run(berth__search *search, berth__pass_order order, uin
     pass s = {.search = search,
               .p = search->prepared,
               .capacity = capacity,
-              .step_limit = steps < UINT64_MAX - search->steps ? search->steps + steps : UINT64_MAX,
+              .step_limit = berth__search_limit(search, steps),
               .offsets = offsets};
     *peak = s.p->item_count ? UINT64_MAX : 0;
     if (s.p->item_count == 0 || s.p->column_count > COLUMNS_AT_MOST)
