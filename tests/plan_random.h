@@ -21,11 +21,13 @@ typedef struct random_shape {
     uint32_t buffers; /* at most */
     uint32_t times;
     uint32_t sizes;
-    uint64_t unit;           /* sizes are multiples of it */
-    uint32_t largest_gap;    /* 0: no gaps */
-    uint32_t alias_groups;   /* 0: none */
-    uint32_t alignments;     /* up to this number of units, 0: none */
-    uint32_t pinned_percent; /* of the buffers, where they do not collide */
+    uint64_t unit;             /* sizes are multiples of it */
+    uint32_t largest_gap;      /* 0: no gaps */
+    uint32_t alias_groups;     /* 0: none */
+    uint32_t alignments;       /* up to this number of units, 0: none */
+    uint32_t pinned_percent;   /* of the buffers, where they do not collide */
+    uint32_t anywhere_percent; /* pinned wherever that is valid: one above the other at different times, in
+                                * groups, into gaps */
     uint32_t rounding;
     uint32_t full; /* not 0: lives and sizes are such that at most, and mostly, this many units are live */
 } random_shape;
@@ -66,8 +68,27 @@ static inline int random_fill(uint64_t *state, const random_shape *shape, uint32
     return 0;
 }
 
-/* Pins that the generator chooses never lie on one another, whatever their times: simplest of all valid ways.
- */
+/* Pins a share of the buffers, each at a place drawn from the lower part of memory that validation accepts. */
+static inline void random_pin_anywhere(random_problem *random, const random_shape *shape)
+{
+    uint64_t *state = &random->state, span = 0;
+    for (size_t i = 0; i < random->problem.buffer_count; i++)
+        span += random->buffers[i].size_bytes / 2 + 1;
+    for (size_t i = 0; i < random->problem.buffer_count; i++) {
+        berth_problem_buffer *b = &random->buffers[i];
+        const uint64_t step = (b->alignment ? b->alignment : 1) * (shape->rounding > 1 ? shape->rounding : 1);
+        if (random_below(state, 100) >= shape->anywhere_percent || b->fixed_offset != BERTH_NO_OFFSET)
+            continue;
+        for (int attempt = 0; attempt < 4; attempt++) {
+            b->fixed_offset = random_next(state) % (span + 1) / step * step;
+            if (berth_problem_validate(&random->problem) == BERTH_OK)
+                break;
+            b->fixed_offset = BERTH_NO_OFFSET;
+        }
+    }
+}
+
+/* Pins by pinned_percent never lie on one another, whatever their times: the simplest of all valid ways. */
 static inline void random_problem_make(random_problem *random, const random_shape *shape, uint64_t seed)
 {
     memset(random, 0, sizeof *random);
@@ -117,6 +138,8 @@ static inline void random_problem_make(random_problem *random, const random_shap
                                       .gaps = random->gaps,
                                       .gap_count = gaps,
                                       .alignment = shape->rounding};
+    if (shape->anywhere_percent)
+        random_pin_anywhere(random, shape);
 }
 
 /* The same problem with its rows in another order; to[i] is where row i went. */

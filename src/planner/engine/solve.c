@@ -167,7 +167,7 @@ static berth_status certify(const berth_problem *problem, const berth__search *s
 {
     const berth__prepared *prepared = search->prepared;
     uint64_t unit = prepared->unit_bytes;
-    berth_certificate c = {.struct_size = sizeof c,
+    berth_certificate c = {.struct_size = out->struct_size,
                            .lower_bound_bytes = search->lower_bound * unit,
                            .max_live_bytes = prepared->max_live * unit,
                            .peak_bytes = search->best_peak * unit,
@@ -183,10 +183,8 @@ static berth_status certify(const berth_problem *problem, const berth__search *s
     for (size_t i = 0; i < problem->buffer_count; i++)
         c.naive_bytes += berth__rules_size(problem, &problem->buffers[i]);
     c.binding_buffers = berth__rules_live(problem, c.binding_time, NULL, 0);
-    berth_status status = berth__rules_fingerprint(problem, &c.fingerprint);
-    if (!status)
-        memcpy(out, &c, out->struct_size < sizeof c ? out->struct_size : sizeof c);
-    return status;
+    *out = c;
+    return berth__rules_fingerprint(problem, &out->fingerprint);
 }
 
 static berth_status solve_prepared(const berth_problem *problem, const berth__solver *solver,
@@ -209,7 +207,7 @@ static berth_status solve_prepared(const berth_problem *problem, const berth__so
         search.stop = BERTH_STOP_OPTIMAL;
         snprintf(search.best_solver, sizeof search.best_solver, "%s", solver->name);
         berth__prepared_expand(prepared, NULL, offsets);
-        return certificate ? certify(problem, &search, certificate) : BERTH_OK;
+        return certify(problem, &search, certificate);
     }
     search.best = berth__heap_alloc(prepared->item_count * sizeof *search.best);
     if (!search.best)
@@ -219,8 +217,25 @@ static berth_status solve_prepared(const berth_problem *problem, const berth__so
     if (!status)
         berth__prepared_expand(prepared, search.best, offsets);
     berth__heap_free(search.best);
-    if (!status && certificate)
-        status = certify(problem, &search, certificate);
+    return status ? status : certify(problem, &search, certificate);
+}
+
+berth_status berth__prove(const berth_problem *problem, const uint64_t *offsets,
+                          const berth_certificate *certificate)
+{
+    berth_verdict verdict = {.struct_size = sizeof verdict};
+    berth_status status = berth_problem_check(problem, offsets, &verdict);
+    if (status == BERTH_MISMATCH)
+        return berth__fail(BERTH_INTERNAL, "the planner made a plan that its checker refuses: %s",
+                           verdict.words);
+    if (!status && verdict.peak_bytes != certificate->peak_bytes)
+        return berth__fail(
+            BERTH_INTERNAL, "the planner says that its plan needs %llu bytes, its checker that it needs %llu",
+            (unsigned long long)certificate->peak_bytes, (unsigned long long)verdict.peak_bytes);
+    if (!status && certificate->peak_bytes < certificate->lower_bound_bytes)
+        return berth__fail(BERTH_INTERNAL, "the planner says that %llu bytes suffice and that %llu do not",
+                           (unsigned long long)certificate->peak_bytes,
+                           (unsigned long long)certificate->lower_bound_bytes - 1);
     return status;
 }
 
@@ -242,14 +257,17 @@ berth_status berth_solve(const berth_problem *problem, const berth_solve_options
     status = berth__prepared_init(&prepared, problem);
     if (status)
         return status;
-    status = solve_prepared(problem, solver, &complete, &prepared, offsets, certificate);
+    berth_certificate c = {.struct_size = sizeof c};
+    status = solve_prepared(problem, solver, &complete, &prepared, offsets, &c);
     berth__prepared_finish(&prepared);
-#ifndef NDEBUG
-    /* The checker may lack memory, which proves nothing; it must not find a fault. */
-    if (!status && !BERTH_ASSERT(berth_problem_check(problem, offsets, NULL) != BERTH_MISMATCH,
-                                 "[L1] the checker proves every plan"))
-        return BERTH_INTERNAL;
-#endif
+    if (!status)
+        status = berth__prove(problem, offsets, &c);
+    BERTH_DCHECK(status != BERTH_INTERNAL, "[L1] [L2] [L3] the checker proves every plan");
+    if (!status && certificate) {
+        const size_t room = certificate->struct_size;
+        memcpy(certificate, &c, room < sizeof c ? room : sizeof c);
+        certificate->struct_size = room;
+    }
     return status;
 }
 

@@ -11,7 +11,7 @@
  * not overlap. */
 typedef struct berth__pin {
     uint32_t lower, upper;
-    uint32_t item; /* the caller's name for it */
+    uint32_t piece, item; /* the caller's names for it */
 } berth__pin;
 
 /* A tree over columns. A pin hangs at the largest nodes that lie whole in its life, so all pins of a node

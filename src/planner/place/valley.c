@@ -19,8 +19,9 @@
  * Every choice is a query of a maxtree over the items by start or by end: no list is ever scanned, so the
  * cost is n log n whatever the input.
  *
- * Pins become part of the skyline when it reaches them; until then they are ceilings. An item of several
- * pieces is placed as its hull here: valid, though not always tight. */
+ * Pins become part of the skyline when it reaches them; until then they are ceilings. A free item of several
+ * pieces is placed as its hull here: valid, though not always tight. A pinned one is a pin a piece, each of
+ * its own size: the hulls of two pins that never meet may lie on one another, their pieces never do. */
 #include "planner/place/valley.h"
 
 #include <string.h>
@@ -57,9 +58,10 @@ typedef struct valley {
     uint32_t *next, *previous;
     uint64_t *height;
 
-    berth__pin *pin; /* in order of height */
+    berth__pin *pin; /* in order of height; one for every piece that is pinned */
     berth__pins pins;
     uint32_t pins_left; /* those that are not in the skyline yet */
+    uint32_t free_left; /* items without a pin that have no place yet */
 } valley;
 
 static uint32_t item_at(const valley *v, uint32_t position)
@@ -164,26 +166,45 @@ static berth_status mirror(valley *v)
 static int lower_pin_first(const void *context, uint32_t a, uint32_t b)
 {
     const valley *v = context;
-    uint64_t first = v->prepared->fixed[item_at(v, a)], second = v->prepared->fixed[item_at(v, b)];
+    uint64_t first = v->prepared->fixed[a], second = v->prepared->fixed[b];
     return (first > second) - (first < second);
+}
+
+/* The pieces of a pinned item, in the run's direction of time. */
+static uint32_t add_pins(valley *v, uint32_t item, uint32_t count)
+{
+    const berth__prepared *p = v->prepared;
+    for (uint32_t k = berth__piece_begin(p, item); k < berth__piece_end(p, item); k++) {
+        const uint32_t lower = p->piece_lower[k], upper = p->piece_upper[k];
+        v->pin[count++] = (berth__pin){.lower = v->mirrored ? v->columns - upper : lower,
+                                       .upper = v->mirrored ? v->columns - lower : upper,
+                                       .piece = k,
+                                       .item = item};
+    }
+    return count;
 }
 
 static berth_status collect_pins(valley *v)
 {
+    v->free_left = v->count;
     if (!v->prepared->fixed)
         return BERTH_OK;
-    uint32_t *order = berth__heap_alloc((size_t)v->count * 2 * sizeof *order), count = 0;
+    const berth__prepared *p = v->prepared;
+    uint32_t *order = berth__heap_alloc((size_t)v->count * 2 * sizeof *order), items = 0, pieces = 0;
     if (!order)
         return BERTH_OUT_OF_HOST_MEMORY;
-    for (uint32_t p = 0; p < v->count; p++)
-        if (v->prepared->fixed[item_at(v, p)] != BERTH_NO_OFFSET)
-            order[count++] = p;
-    berth__sort_indices(order, order + v->count, count, lower_pin_first, v);
-    v->pin = berth__heap_alloc(((size_t)count + 1) * sizeof *v->pin);
-    for (uint32_t k = 0; v->pin && k < count; k++)
-        v->pin[k] = (berth__pin){v->lower[order[k]], v->upper[order[k]], order[k]};
-    v->pins_left = count;
-    const bool ok = v->pin && berth__pins_init(&v->pins, v->pin, count, v->columns);
+    for (uint32_t i = 0; i < v->count; i++)
+        if (p->fixed[i] != BERTH_NO_OFFSET) {
+            order[items++] = i;
+            pieces += berth__piece_end(p, i) - berth__piece_begin(p, i);
+            v->offsets[i] = p->fixed[i];
+        }
+    berth__sort_indices(order, order + v->count, items, lower_pin_first, v);
+    v->pin = berth__heap_alloc(((size_t)pieces + 1) * sizeof *v->pin);
+    for (uint32_t k = 0; v->pin && k < items; k++)
+        v->pins_left = add_pins(v, order[k], v->pins_left);
+    const bool ok = v->pin && berth__pins_init(&v->pins, v->pin, pieces, v->columns);
+    v->free_left = v->count - items;
     berth__heap_free(order);
     return ok ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
 }
@@ -266,13 +287,11 @@ static uint32_t merge(valley *v, uint32_t segment)
     return segment;
 }
 
-/* Puts an item on the segment that contains its life, and returns the segment above it. */
-static uint32_t place(valley *v, uint32_t segment, uint32_t position, uint64_t offset)
+/* Raises [from, to) of the segment to `top`, and returns the segment there. */
+static uint32_t cover(valley *v, uint32_t segment, uint32_t from, uint32_t to, uint64_t top)
 {
-    const uint32_t item = item_at(v, position), from = v->lower[position], to = v->upper[position];
-    const uint64_t floor = v->height[segment], top = offset + v->prepared->size[item];
-    BERTH_DCHECK(from >= segment && to <= v->next[segment] && offset >= floor, "a valley holds what it gets");
-    v->offsets[item] = offset;
+    const uint64_t floor = v->height[segment];
+    BERTH_DCHECK(from >= segment && to <= v->next[segment] && top > floor, "a valley holds what it gets");
     v->peak = top > v->peak ? top : v->peak;
     if (to < v->next[segment]) {
         v->next[to] = v->next[segment];
@@ -289,6 +308,16 @@ static uint32_t place(valley *v, uint32_t segment, uint32_t position, uint64_t o
     }
     v->height[from] = top;
     return merge(v, from);
+}
+
+/* Puts an item on the segment that contains its life, and returns the segment above it. */
+static uint32_t place(valley *v, uint32_t segment, uint32_t position, uint64_t offset)
+{
+    const uint32_t item = item_at(v, position);
+    take_from_trees(v, position);
+    v->free_left--;
+    v->offsets[item] = offset;
+    return cover(v, segment, v->lower[position], v->upper[position], offset + v->prepared->size[item]);
 }
 
 /* The first position in [from, to) of the order by start whose upper is at least `column`. */
@@ -350,36 +379,32 @@ static uint32_t raise(valley *v, uint32_t segment, uint64_t height)
 }
 
 /* One move in a valley with pins above it: place below the ceiling, let the pin in, or rise to it. */
-static uint32_t fill_below_pins(valley *v, uint32_t segment, uint32_t *left_to_place)
+static uint32_t fill_below_pins(valley *v, uint32_t segment)
 {
     const uint32_t right = v->next[segment];
     const uint64_t floor = v->height[segment];
     const uint32_t pin = berth__pins_lowest(&v->pins, segment, right);
-    const uint64_t ceiling =
-        pin == BERTH__NO_PIN ? UINT64_MAX : v->prepared->fixed[item_at(v, v->pin[pin].item)];
+    const uint64_t ceiling = pin == BERTH__NO_PIN ? UINT64_MAX : v->prepared->fixed[v->pin[pin].item];
     const uint32_t position = ceiling == floor ? NONE : choose(v, segment, right);
     if (position != NONE) {
         const uint32_t item = item_at(v, position);
         const uint64_t offset = berth__item_align(v->prepared, item, floor);
-        if (offset + v->prepared->size[item] <= ceiling) {
-            take_from_trees(v, position);
-            --*left_to_place;
+        if (offset + v->prepared->size[item] <= ceiling)
             return place(v, segment, position, offset);
-        }
     }
-    if (ceiling ==
-        floor) { /* all its columns are this low: none may be higher, and lower ones are walls away */
+    if (ceiling == floor) { /* all its columns are this low: none may be higher, lower ones are walls away */
+        const berth__pin *reached = &v->pin[pin];
         berth__pins_take(&v->pins, pin);
         v->pins_left--;
-        --*left_to_place;
-        return place(v, segment, v->pin[pin].item, ceiling);
+        return cover(v, segment, reached->lower, reached->upper,
+                     ceiling + v->prepared->piece_size[reached->piece]);
     }
     uint64_t wall =
         left_wall(v, segment) < right_wall(v, segment) ? left_wall(v, segment) : right_wall(v, segment);
     return raise(v, segment, ceiling < wall ? ceiling : wall);
 }
 
-static uint32_t fill(valley *v, uint32_t segment, uint32_t *left_to_place)
+static uint32_t fill(valley *v, uint32_t segment)
 {
     const uint32_t position = choose(v, segment, v->next[segment]);
     if (position == NONE) {
@@ -387,8 +412,6 @@ static uint32_t fill(valley *v, uint32_t segment, uint32_t *left_to_place)
         BERTH_DCHECK(left != UINT64_MAX || right != UINT64_MAX, "wall to wall everything fits");
         return raise(v, segment, left < right ? left : right);
     }
-    take_from_trees(v, position);
-    --*left_to_place;
     return place(v, segment, position,
                  berth__item_align(v->prepared, item_at(v, position), v->height[segment]));
 }
@@ -407,9 +430,9 @@ static bool give_up(valley *v)
 
 static void fill_all(valley *v)
 {
-    uint32_t segment = 0, left_to_place = v->count;
+    uint32_t segment = 0;
     uint64_t walked = 0;
-    while (left_to_place) {
+    while (v->free_left || v->pins_left) {
         const uint64_t height = v->height[segment], left = left_wall(v, segment),
                        right = right_wall(v, segment);
         if (left < height && left <= right) {
@@ -427,8 +450,7 @@ static void fill_all(valley *v)
         if (v->peak >= v->limit)
             break;
         walked = 0;
-        segment =
-            v->pins_left ? fill_below_pins(v, segment, &left_to_place) : fill(v, segment, &left_to_place);
+        segment = v->pins_left ? fill_below_pins(v, segment) : fill(v, segment);
     }
     if (v->peak >= v->limit)
         v->peak = UINT64_MAX;

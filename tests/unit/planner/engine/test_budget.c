@@ -38,7 +38,7 @@ static uint32_t make_pins(berth__pin *pin, uint32_t columns, uint64_t *random)
         for (uint32_t c = random_below(random, 9); c < columns;) {
             uint32_t life = 1 + random_below(random, row % 2 ? 6 : columns);
             uint32_t end = c + life < columns ? c + life : columns;
-            pin[count] = (berth__pin){c, end, count};
+            pin[count] = (berth__pin){c, end, count, count};
             count++;
             c = end + random_below(random, 5);
         }
