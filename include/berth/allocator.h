@@ -223,7 +223,9 @@ BERTH_API berth_status berth_allocate_array(berth_allocator *a, const berth_type
 BERTH_API berth_status berth_deallocate_array(berth_allocator *a, const berth_type *type, void *p,
                                               size_t count, berth_stream *stream);
 
-/* `count` plain elements of C type T, or NULL: float *x = BERTH_NEW(a, float, n); */
+/* `count` plain elements of C type T, or NULL:
+ *     float *x = BERTH_NEW(a, float, n);
+ *     berth_deallocate(a, x, n * sizeof *x, NULL); */
 #define BERTH_NEW(a, T, count) ((T *)berth_new((a), (count), sizeof(T)))
 BERTH_API void *berth_new(berth_allocator *a, size_t count, size_t element_bytes);
 

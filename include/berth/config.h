@@ -1,8 +1,8 @@
 /* Settings in words: stacks of allocators from a line of text, and the environment variables that use it.
  *
  *     BERTH_CONF=key=value;key=value   decorates berth_cpu_allocator() in every program that uses berth
- *     BERTH_LOG=LEVEL[:FILE]           debug, info, warning, error or none; lines go to FILE instead of
- * stderr BERTH_SHOW_STATS=1               prints a table of figures to stderr when the program ends
+ *     BERTH_LOG=LEVEL[:FILE]           debug, info, warning, error or none; lines go to FILE, not stderr
+ *     BERTH_SHOW_STATS=1               prints a table of figures to stderr when the program ends
  *
  * They are read when the library is loaded. A mistake in one is said on stderr, and that variable is ignored
  * as a whole: a program does not run with half of its settings. `berth help environment` lists all keys. */

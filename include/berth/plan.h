@@ -1,9 +1,12 @@
 /* Plans: what a program allocates, in order, and the place in one block that each allocation has been given.
  *
  *     berth_plan *plan = NULL;
+ *     berth_allocator *planned = NULL;
  *     berth_plan_create(&plan);
- *     BERTH_RECORD(planned, plan) { work(planned); }        berth/replay.h; solved when the scope ends
+ *     berth_planned_create(berth_cpu_allocator(), plan, &planned); // berth/replay.h
+ *     BERTH_RECORD(planned) { work(planned); }                     // solved when the scope ends
  *     berth_plan_save(plan, "work.plan.csv");
+ *     berth_allocator_release(planned), berth_plan_release(plan);
  *
  * Any number of threads replay one plan at once. Recording into it, clearing or loading it leaves the scopes
  * under way with what they began with; while one thread records or changes a plan, the others' calls that

@@ -1,12 +1,15 @@
 /* Record a run once, plan it, serve every later run from one block.
  *
+ *     berth_plan *plan = NULL;
+ *     berth_allocator *planned = NULL;
  *     berth_plan_create(&plan);
  *     berth_planned_create(berth_cpu_allocator(), plan, &planned);
- *     BERTH_RECORD(planned) { work(planned); }               solved when the scope ends
- *     for (;;) {
+ *     BERTH_RECORD(planned) { work(planned); } // solved when the scope ends
+ *     for (int i = 0; i < 100; i++) {
  *         berth_report report = BERTH_REPORT_INIT;
  *         BERTH_REPLAY(planned, &report) { work(planned); }
  *     }
+ *     berth_allocator_release(planned), berth_plan_release(plan);
  *
  * A scope belongs to the thread that began it and to one allocator: only that thread's calls to that
  * allocator are recorded or replayed, all others pass to the inner allocator. Scopes do not nest. Threads
@@ -244,6 +247,7 @@ static inline berth_status berth_run_deallocate(berth_run *run, void *p)
  * beginning that fails is logged, is in berth_last_error and in the report or difference, and the body still
  * runs: its requests pass to the inner allocator.
  *
+ *     berth_report report = BERTH_REPORT_INIT;
  *     BERTH_REPLAY(planned, &report) { if (!step(planned)) break; }
  */
 typedef struct berth_run_guard {

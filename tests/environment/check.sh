@@ -17,6 +17,11 @@ run
 says out "2000: BERTH_OK"
 silent err
 
+# As docs/cookbook.md shows it.
+BERTH_CONF='limit=64M;guard=yes;explain=yes' BERTH_SHOW_STATS=1 "$program" >"$work/out" 2>"$work/err"
+says out "3000: BERTH_OK"
+says err "BERTH_CONF"
+
 export BERTH_CONF='limit=4K'
 run
 says out "3000: BERTH_OK"
