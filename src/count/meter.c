@@ -367,10 +367,8 @@ void berth__meter_commit_slow(berth__meter *m, uint64_t size_bytes, bool grew)
 static bool add_below_peak(berth__meter *m, berth__meter_slot *slot, int64_t size, bool owned)
 {
     int64_t missing = size - LOAD(slot->credit);
-    if (missing <= 0) {
-        STORE(slot->credit, -missing);
-        return true;
-    }
+    if (missing <= 0)
+        return berth__meter_add_true_inside(slot, (uint64_t)size);
     if (owned) { /* nobody else has credit: what is claimed now is in use */
         STORE(m->claimed, LOAD(m->claimed) + missing);
         raise_peak(m, LOAD(m->claimed));
@@ -380,26 +378,40 @@ static bool add_below_peak(berth__meter *m, berth__meter_slot *slot, int64_t siz
     if (LOAD(slot->credit_max) == 0)
         STORE(slot->credit_max, most_credit(m));
     int64_t claimed = LOAD(m->claimed);
-    while (missing <= LOAD(m->peak) - claimed)
+    while (missing <= LOAD(m->peak) - claimed) {
+        atomic_store_explicit(&slot->takes, LOAD(slot->takes) + 1, memory_order_release);
         if (atomic_compare_exchange_weak_explicit(&m->claimed, &claimed, claimed + missing,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
-            STORE(slot->credit, 0);
+                                                  memory_order_release, memory_order_relaxed)) {
+            atomic_store_explicit(&slot->credit, 0, memory_order_release);
             return true;
         }
+    }
     return false;
 }
 
-static int64_t credit_of(berth__meter_slot *slot);
-
-/* While a program grows nobody has credit, and then nobody needs to be stopped: all that was claimed was in
- * use at the moment the slots were looked at, provided that it is still the same. */
-static bool add_without_credit(berth__meter *m, int64_t size)
+static int64_t credit_of(berth__meter_slot *slot)
 {
-    int64_t claimed = atomic_load(&m->claimed);
+    return atomic_load_explicit(&slot->credit, memory_order_acquire);
+}
+
+static int64_t takes_of(berth__meter_slot *slot)
+{
+    return (int64_t)atomic_load_explicit(&slot->takes, memory_order_acquire);
+}
+
+/* With the lock held. While a program grows nobody has credit, and then nobody needs to be stopped. False, and
+ * nothing changed, if somebody has. Else the bytes are claimed, and `all_in_use` says whether everything that
+ * is claimed now was in use at one moment: the one after the first look at `takes`. Nobody had credit then,
+ * since nobody has taken any from then on until it was seen to be 0, nor moved `claimed` up. */
+static bool add_without_credit(berth__meter *m, int64_t size, int64_t *claimed, bool *all_in_use)
+{
+    *claimed = atomic_load(&m->claimed);
+    int64_t takes = for_each_slot(m, takes_of);
     if (for_each_slot(m, credit_of) != 0 ||
-        !atomic_compare_exchange_strong(&m->claimed, &claimed, claimed + size))
+        !atomic_compare_exchange_strong(&m->claimed, claimed, *claimed + size))
         return false;
-    raise_peak(m, claimed + size);
+    *claimed += size;
+    *all_in_use = for_each_slot(m, takes_of) == takes;
     return true;
 }
 
@@ -446,16 +458,21 @@ void berth__meter_add_true_slow(berth__meter *m, uint64_t size_bytes)
         if (added)
             return;
     }
-    if (add_without_credit(m, size))
-        return;
     lock(m);
-    stop(m);
-    if (LOAD(m->hoards))
-        note_reclaim(m);
-    collect(m);
-    atomic_fetch_add(&m->claimed, size);
-    raise_peak(m, LOAD(m->claimed)); /* [M8] no credit is out: this is what is in use */
-    resume(m);
+    int64_t claimed = 0;
+    bool all_in_use = false, added = add_without_credit(m, size, &claimed, &all_in_use);
+    if (all_in_use) {
+        raise_peak(m, claimed); /* [M8] it was in use at one moment */
+    } else {
+        stop(m);
+        if (LOAD(m->hoards))
+            note_reclaim(m);
+        collect(m);
+        if (!added)
+            atomic_fetch_add(&m->claimed, size);
+        raise_peak(m, LOAD(m->claimed)); /* [M8] no credit is out: this is what is in use */
+        resume(m);
+    }
     unlock(m);
 }
 
@@ -534,11 +551,6 @@ void berth__meter_count_retry(berth__meter *m)
 }
 
 /* ---- Reading and clearing ------------------------------------------------------------------------ */
-
-static int64_t credit_of(berth__meter_slot *slot)
-{
-    return LOAD(slot->credit);
-}
 
 uint64_t berth__meter_in_use(berth__meter *m)
 {

@@ -30,7 +30,8 @@
 
 /* Written by its owner while busy, by others only while the meter is stopped. */
 typedef struct berth__meter_slot {
-    _Atomic uint32_t busy; /* berth__inside while its owner is, else 0 */
+    _Atomic uint32_t busy;  /* berth__inside while its owner is, else 0 */
+    _Atomic uint32_t takes; /* how often it took bytes into use, where the meter's peak is a true one */
     _Atomic int64_t credit;
     _Atomic int64_t credit_max;
     _Atomic uint64_t num_allocs;
@@ -192,13 +193,24 @@ BERTH__INLINE bool berth__meter_add_inside(berth__meter_slot *slot, uint64_t siz
     BERTH__METER_STORE(slot->credit, credit);
     return true;
 }
+/* The same for a meter whose peak is a true one: who raises it must know that nothing was taken while he looked
+ * at the slots [M8]. The order of the two stores is what he relies on. */
+BERTH__INLINE bool berth__meter_add_true_inside(berth__meter_slot *slot, uint64_t size_bytes)
+{
+    int64_t credit = BERTH__METER_LOAD(slot->credit) - (int64_t)size_bytes;
+    if (BERTH_UNLIKELY(credit < 0))
+        return false;
+    atomic_store_explicit(&slot->takes, BERTH__METER_LOAD(slot->takes) + 1, memory_order_release);
+    atomic_store_explicit(&slot->credit, credit, memory_order_release);
+    return true;
+}
 /* For what is allocated already, with the slot found: false, and nothing changed, if the thread's credit does
- * not suffice. For meters that are never closed. */
+ * not suffice. For meters that are never closed, and whose peak is a true one. */
 BERTH__INLINE bool berth__meter_add_at(berth__meter *m, berth__meter_slot *slot, uint64_t size_bytes)
 {
     if (!berth__meter_enter(m, slot))
         return false;
-    bool added = berth__meter_add_inside(slot, size_bytes);
+    bool added = berth__meter_add_true_inside(slot, size_bytes);
     if (added)
         berth__meter_count_bytes(slot, size_bytes);
     berth__meter_leave(slot);
@@ -303,13 +315,10 @@ BERTH__INLINE void berth__meter_add_true(berth__meter *m, uint64_t size_bytes)
 {
     berth__meter_slot *slot = berth__meter_slot_of(m, berth__thread());
     if (BERTH_LIKELY(slot && berth__meter_enter(m, slot))) {
-        int64_t credit = BERTH__METER_LOAD(slot->credit);
-        if (BERTH_LIKELY(credit >= (int64_t)size_bytes)) {
-            BERTH__METER_STORE(slot->credit, credit - (int64_t)size_bytes);
-            berth__meter_leave(slot);
-            return;
-        }
+        bool added = berth__meter_add_true_inside(slot, size_bytes);
         berth__meter_leave(slot);
+        if (BERTH_LIKELY(added))
+            return;
     }
     berth__meter_add_true_slow(m, size_bytes);
 }

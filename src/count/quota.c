@@ -65,18 +65,18 @@ berth__quota_slot *berth__quota_slot_of(berth__quota *q, uint32_t thread)
     return slots ? &slots[thread - before] : NULL;
 }
 
-typedef int64_t (*slot_fn)(berth__quota_slot *slot);
+typedef int64_t (*slot_fn)(berth__quota_slot *slot, uint32_t *count);
 
 /* The sum of what `each` answers for every slot but `except`, which may be NULL. */
-static int64_t for_each_slot(berth__quota *q, const berth__quota_slot *except, slot_fn each)
+static int64_t for_each_slot(berth__quota *q, const berth__quota_slot *except, slot_fn each, uint32_t *count)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < BERTH__QUOTA_SLOTS; i++)
-        sum += &q->slots[i] == except ? 0 : each(&q->slots[i]);
+        sum += &q->slots[i] == except ? 0 : each(&q->slots[i], count);
     for (uint32_t piece = 0; piece < BERTH__QUOTA_PIECES; piece++) {
         berth__quota_slot *slots = atomic_load_explicit(&q->pieces[piece], memory_order_acquire);
         for (size_t i = 0; slots && i < piece_slots(piece); i++)
-            sum += &slots[i] == except ? 0 : each(&slots[i]);
+            sum += &slots[i] == except ? 0 : each(&slots[i], count);
     }
     return sum;
 }
@@ -88,27 +88,42 @@ static int64_t credit_of(berth__quota_slot *slot)
     return atomic_load_explicit(&slot->credit, memory_order_acquire) - slot->called_back;
 }
 
-/* 1 if its thread must be told that it is closed now. */
-static int64_t close_if_it_has(berth__quota_slot *slot)
+static int64_t sum_credit(berth__quota_slot *slot, uint32_t *count)
 {
-    if (!LOAD(slot->open) || credit_of(slot) <= 0)
-        return 0;
-    STORE(slot->open, false);
-    return 1;
+    (void)count;
+    return credit_of(slot);
 }
 
-static int64_t close_slot(berth__quota_slot *slot)
+/* Counts those whose threads must be told that they are closed now. */
+static int64_t close_slot(berth__quota_slot *slot, uint32_t *closed)
 {
-    bool open = LOAD(slot->open);
-    STORE(slot->open, false);
-    return open;
+    if (LOAD(slot->open)) {
+        STORE(slot->open, false);
+        ++*closed;
+    }
+    return 0;
 }
 
-static int64_t call_back(berth__quota_slot *slot)
+static int64_t close_if_it_has(berth__quota_slot *slot, uint32_t *closed)
+{
+    return credit_of(slot) > 0 ? close_slot(slot, closed) : 0;
+}
+
+static uint32_t takes_of(const berth__quota_slot *slot)
+{
+    return atomic_load_explicit(&slot->takes, memory_order_acquire);
+}
+
+/* Adds to `changed` where a closed slot is not as it was at the last look: its credit is another, or the thread
+ * has taken some, be it only to put it back, from before that look on until after this one. */
+static int64_t call_back(berth__quota_slot *slot, uint32_t *changed)
 {
     if (LOAD(slot->open))
         return 0;
+    uint32_t before = takes_of(slot);
     int64_t credit = credit_of(slot);
+    *changed += credit != 0 || takes_of(slot) != slot->takes_seen;
+    slot->takes_seen = before;
     slot->called_back += credit;
     return credit;
 }
@@ -117,13 +132,16 @@ static int64_t call_back(berth__quota_slot *slot)
 static void call_all_back(berth__quota *q, const berth__quota_slot *except, slot_fn close)
 {
     enum { TRIES = 100 };
-    if (for_each_slot(q, except, close) != 0)
+    uint32_t closed = 0, changed = 1;
+    for_each_slot(q, except, close, &closed);
+    if (closed)
         berth__barrier_heavy();
-    /* Closed slots change by frees alone. Once none came between two looks, what both saw was so at one
-     * moment; a peak wants that. Threads that free without end are not waited for. */
-    int64_t credit = 1;
-    for (int turn = 0; credit != 0 && turn < TRIES; turn++) {
-        credit = for_each_slot(q, except, call_back);
+    /* Closed slots change by frees, and by threads that take before they see it and put back. Once nothing
+     * changed between two looks, what both saw was so at one moment; a peak wants that. Threads that free
+     * without end are not waited for. */
+    for (int turn = 0; changed != 0 && turn < TRIES; turn++) {
+        changed = 0;
+        int64_t credit = for_each_slot(q, except, call_back, &changed);
         STORE(q->claimed, LOAD(q->claimed) - credit);
     }
 }
@@ -144,11 +162,12 @@ static int64_t settle(berth__quota *q, berth__quota_slot *slot)
     return credit;
 }
 
-/* With the lock held: makes `bytes` more claimed if there is room for them. */
+/* With the lock held: makes `bytes` more claimed if there is room for them. A peak needs all slots closed: one
+ * that has no credit could get some by a free, while another that was looked at already takes. */
 static bool claim(berth__quota *q, const berth__quota_slot *slot, int64_t bytes)
 {
     if (bytes > LOAD(q->cap) - LOAD(q->claimed))
-        call_all_back(q, slot, close_if_it_has);
+        call_all_back(q, slot, q->rises ? close_slot : close_if_it_has);
     if (bytes > LOAD(q->cap) - LOAD(q->claimed)) {
         if (!q->rises)
             return false;
@@ -218,7 +237,7 @@ void berth__quota_clear(berth__quota *q)
 uint64_t berth__quota_in_use(berth__quota *q)
 {
     lock(q);
-    int64_t in_use = LOAD(q->claimed) - for_each_slot(q, NULL, credit_of);
+    int64_t in_use = LOAD(q->claimed) - for_each_slot(q, NULL, sum_credit, NULL);
     unlock(q);
     return in_use > 0 ? (uint64_t)in_use : 0; /* with calls under way the sum may be of two moments */
 }

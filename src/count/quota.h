@@ -33,8 +33,10 @@
 typedef struct berth__quota_slot {
     _Atomic int64_t credit; /* written by the slot's thread alone */
     _Atomic bool open;      /* written under the lock; a fresh slot is closed */
+    _Atomic uint32_t takes; /* how often the thread has taken from its credit; written by it alone */
     int64_t called_back;    /* guard: lock. Part of the credit that is the thread's no longer; 0 while open */
-    uint64_t apart[5];
+    uint32_t takes_seen;    /* guard: lock. By who looked at the credit last, before */
+    uint64_t apart[4];
 } berth__quota_slot;
 
 /* Slots for the first threads are in the quota, piece k after that holds BERTH__QUOTA_SLOTS << (k + 1). */
@@ -76,7 +78,10 @@ BERTH__INLINE bool berth__quota_take_at(berth__quota_slot *slot, uint64_t size_b
     int64_t credit = atomic_load_explicit(&slot->credit, memory_order_relaxed) - (int64_t)size_bytes;
     if (BERTH_UNLIKELY(credit < 0))
         return false;
-    atomic_store_explicit(&slot->credit, credit, memory_order_relaxed);
+    /* Who sees the credit taken sees this too, and knows that what he saw before was another moment [M8]. */
+    atomic_store_explicit(&slot->takes, atomic_load_explicit(&slot->takes, memory_order_relaxed) + 1,
+                          memory_order_release);
+    atomic_store_explicit(&slot->credit, credit, memory_order_release);
     /* The light side of the barrier. Where there is no asymmetric one no slot is ever open. */
     atomic_signal_fence(memory_order_seq_cst);
     if (BERTH_LIKELY(atomic_load_explicit(&slot->open, memory_order_relaxed)))

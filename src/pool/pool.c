@@ -101,7 +101,7 @@ static inline __attribute__((always_inline)) bool grant(struct inside in, berth_
 {
     hand_out(span, size_bytes, label, in.stock->next_id++, in.stock->now_ns);
     berth__meter_count_bytes(in.slot, rounded);
-    return berth__meter_add_inside(in.slot, rounded);
+    return berth__meter_add_true_inside(in.slot, rounded);
 }
 
 /* Puts blocks back into the arena, and looks after limits and decay. */
