@@ -12,11 +12,14 @@ extern "C" {
 typedef struct berth_host_cache_options {
     size_t struct_size;
     berth_device device; /* whose pinned memory; {0, 0}: the CPU's */
-    /* The largest share of a request that rounding may add, from 1/64 to 1; default 0.125. Blocks are whole
-     * cache lines: below 64 / max_waste bytes a block is the next multiple of 64 instead. */
+    /* The largest share that rounding may add to a request's size, which is first rounded up to the alignment
+     * asked for; from 1/64 to 1, default 0.125. Blocks are whole cache lines: below 64 / max_waste bytes a
+     * block is the next multiple of 64 instead. */
     double max_waste;
     uint64_t soft_limit_bytes; /* idle bytes kept; what exceeds it goes back to the device. 0: no limit */
-    uint64_t hard_limit_bytes; /* bytes taken from the device, live, waiting and idle. 0: no limit */
+    /* Bytes taken from the device, in whole pages: live, waiting, idle, and on their way back. 0: no limit.
+     * What is idle goes back, and what is on its way is waited for, before a request is refused. */
+    uint64_t hard_limit_bytes;
     bool exact_peak;           /* peaks exact with several threads too, at the cost of scaling */
     uint32_t background_us;    /* a thread of the cache's own collects every so often; 0: none */
     /* The time, for "since when" and ages; NULL: those stay unknown (0). Any thread, no lock held. */
@@ -40,7 +43,8 @@ BERTH_API berth_status berth_host_cache_create(const berth_host_cache_options *o
                                                berth_allocator **out);
 
 /* Names a live block so that it is found without a search. 0 is no handle; a handle that does not name the
- * block at the pointer given beside it (old, foreign, garbage) is ignored and the pointer used instead. */
+ * block at the pointer given beside it (old, foreign, garbage) is ignored and the pointer used instead. Beside
+ * a NULL pointer it means its block. */
 typedef uint64_t berth_host_handle;
 
 /* As berth_allocate, and the block's handle (may be NULL; 0 with a NULL block). The functions with handles
@@ -49,12 +53,13 @@ BERTH_API berth_status berth_host_cache_allocate(berth_allocator *cache, size_t 
                                                  const berth_request *request, void **out,
                                                  berth_host_handle *handle);
 
-/* As berth_deallocate. Any thread. BERTH_OK, BERTH_BAD_FREE (freed before, not a block of this cache, or not
- * the block's start; nothing changes). */
+/* As berth_deallocate. Nothing happens if `p` is NULL and `handle` 0. Any thread. BERTH_OK, BERTH_BAD_FREE
+ * (freed before, not a block of this cache, not the block's start, or no pointer and a handle that names no
+ * live block; nothing changes). */
 BERTH_API berth_status berth_host_cache_free(berth_allocator *cache, void *p, berth_host_handle handle,
                                              berth_stream *stream);
 
-/* As berth_record_use; `p` may lie anywhere in the block. Any thread. BERTH_OK, BERTH_NOT_FOUND (nothing
+/* As berth_record_use; `p` may lie anywhere in the block, or be NULL beside its handle. Any thread. BERTH_OK, BERTH_NOT_FOUND (nothing
  * changes), BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_host_cache_record_use(berth_allocator *cache, const void *p,
                                                    berth_host_handle handle, berth_stream *stream);
@@ -72,9 +77,10 @@ BERTH_API berth_status berth_host_cache_copy(berth_allocator *cache, void *dst, 
  * by itself when it runs short, and so do berth_trim and the background thread. Any thread. */
 BERTH_API berth_status berth_host_cache_collect(berth_allocator *cache, size_t *blocks);
 
-/* Collects, then gives every idle block back to the device; `released` (may be NULL) gets the bytes. Blocks
- * up to 32 KiB share runs of pages, and a run goes back when none of its blocks is live or waiting. The same
- * as berth_trim(cache, 0, released). Any thread. */
+/* Collects, then gives every idle block back to the device; `released` (may be NULL) gets the bytes. Returns
+ * when the device has them, and what others were giving back too. Blocks up to 32 KiB (with pages of 4 KiB)
+ * share runs of pages, and a run goes back when none of its blocks is live or waiting. The same as
+ * berth_trim(cache, 0, released). Any thread. */
 BERTH_API berth_status berth_host_cache_empty(berth_allocator *cache, size_t *released);
 
 /* Changes the limits. Lowering the soft one gives idle memory back; lowering the hard one below what is taken
@@ -108,7 +114,9 @@ typedef struct berth_host_cache_figures {
     size_t struct_size;
     uint64_t live_bytes; /* what the blocks take */
     uint64_t waiting_bytes;
-    uint64_t idle_bytes; /* live + waiting + idle = reserved */
+    /* live + waiting + idle = reserved, when nothing is on its way back; with what is left over in the last
+     * page of a run that a hard limit made short. */
+    uint64_t idle_bytes;
     uint64_t live_blocks;
     uint64_t waiting_blocks;
     uint64_t idle_blocks;

@@ -5,12 +5,7 @@
 
 #include "count/scope.h"
 
-static host_cache *cache_of(berth_allocator *a)
-{
-    return berth__allocator_is(a, berth__host_destroy) ? a->self : NULL;
-}
-
-static berth_status not_a_cache(const char *function)
+berth_status berth__host_is_not(const char *function)
 {
     return berth__fail(BERTH_INVALID_ARGUMENT, "%s needs an allocator made by berth_host_cache_create",
                        function);
@@ -30,16 +25,8 @@ static inline void hand_out(host_inside in, host_block *b, size_t size_bytes, co
     atomic_store_explicit(&b->state, HOST_LIVE, memory_order_release);
 }
 
-/* What a thread asks for on the long way. */
-typedef struct wish {
-    size_t size_bytes, alignment;
-    const berth_request *request;
-    uint32_t bin;
-    bool counted; /* the figures have the allocation */
-} wish;
-
 /* Hands out a block that was just taken, and counts it where the thread's credit suffices. Inside. */
-static void grant(host_inside in, host_block *b, wish *w)
+static void grant(host_inside in, host_block *b, host_wish *w)
 {
     berth__annotate_undefined(berth__host_address(b), w->size_bytes);
     berth__annotate_noaccess(berth__host_address(b) + w->size_bytes, b->size - w->size_bytes);
@@ -51,11 +38,11 @@ static void grant(host_inside in, host_block *b, wish *w)
 }
 
 /* An idle block of the class, or NULL. */
-static host_block *try_idle(host_cache *c, wish *w)
+static host_block *try_idle(host_cache *c, host_wish *w)
 {
     host_inside in = berth__host_enter(c);
-    host_block *b = w->alignment <= BERTH__PAGE_BYTES ? berth__host_take_idle(c, in, w->bin)
-                                                      : berth__host_take_aligned(c, w->bin, w->alignment);
+    host_block *b = w->alignment <= c->page_bytes ? berth__host_take_idle(c, in, w->bin)
+                                                  : berth__host_take_aligned(c, w->bin, w->alignment);
     if (b)
         grant(in, b, w);
     berth__host_leave(c, in);
@@ -63,9 +50,9 @@ static host_block *try_idle(host_cache *c, wish *w)
 }
 
 /* The same, with what the thread's last stream has let go of. */
-static host_block *try_own(host_cache *c, wish *w)
+static host_block *try_own(host_cache *c, host_wish *w)
 {
-    if (w->alignment > BERTH__PAGE_BYTES)
+    if (w->alignment > c->page_bytes)
         return try_idle(c, w);
     host_inside in;
     host_block *b = berth__host_reclaim(c, w->bin, &in);
@@ -76,7 +63,7 @@ static host_block *try_own(host_cache *c, wish *w)
 }
 
 /* The bin comes first, then what streams have let go of, other threads' stocks, and the device last. */
-static berth_status find_block(host_cache *c, wish *w, host_block **out)
+static berth_status find_block(host_cache *c, host_wish *w, host_block **out)
 {
     if ((*out = try_own(c, w)))
         return BERTH_OK;
@@ -85,7 +72,7 @@ static berth_status find_block(host_cache *c, wish *w, host_block **out)
     berth__host_gather(c, w->bin);
     if ((*out = try_idle(c, w)))
         return BERTH_OK;
-    berth_status status = berth__host_grow(c, w->bin, w->alignment, out);
+    berth_status status = berth__host_grow(c, w, out);
     if (status != BERTH_OK)
         return status;
     host_inside in = berth__host_enter(c);
@@ -107,7 +94,7 @@ static void count(host_cache *c, const host_block *b)
 }
 
 /* The rest of a request whose block is found: a failure leaves the block idle, and nothing counted. */
-static berth_status finish_wish(host_cache *c, host_block *b, const wish *w)
+static berth_status finish_wish(host_cache *c, host_block *b, const host_wish *w)
 {
     if (w->request->stream) {
         berth_status status = berth__host_note_use(c, b, w->request->stream);
@@ -127,32 +114,30 @@ static berth_status finish_wish(host_cache *c, host_block *b, const wish *w)
     return BERTH_OK;
 }
 
-/* The class that serves a request. Blocks of shared segments lie at multiples of their size from a page's
- * start, so a size that is a multiple of the alignment suffices up to a page; beyond that the segment itself
- * is aligned, and the block must be one. */
+/* The class that serves a request [H5]. Blocks that share a segment lie at multiples of their size from a
+ * page's start, so a size that is a multiple of the alignment suffices up to a page. Beyond that the segment is
+ * aligned, has one block, and whole pages are enough. */
 static uint32_t class_for(const host_cache *c, size_t size_bytes, size_t alignment)
 {
-    if (alignment <= BERTH__PAGE_BYTES)
-        return berth__class_of(
-            &c->classes, alignment <= BERTH_ALIGNMENT ? size_bytes : berth__align_up(size_bytes, alignment));
-    uint32_t bin = berth__class_of(&c->classes, size_bytes);
-    return bin < c->first_single ? c->first_single : bin;
+    size_t grain = alignment <= BERTH_ALIGNMENT ? 1 : alignment < c->page_bytes ? alignment : c->page_bytes;
+    return berth__class_of(&c->classes, berth__align_up(size_bytes, grain));
 }
 
 static __attribute__((noinline)) berth_status allocate_general(host_cache *c, size_t size_bytes,
                                                                size_t alignment, const berth_request *request,
                                                                void **out, berth_host_handle *handle)
 {
-    if (size_bytes > BERTH__CLASS_BYTES_MAX - BERTH__PAGE_BYTES) {
+    if (size_bytes > BERTH__CLASS_BYTES_MAX - c->page_bytes) {
         berth__meter_count_failure(&c->meter);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s: no device has %zu bytes of pinned memory", c->name,
                            size_bytes);
     }
-    wish w = {size_bytes, alignment, request, class_for(c, size_bytes, alignment), false};
+    host_wish w = {size_bytes, alignment, request, class_for(c, size_bytes, alignment), false};
     host_block *b = NULL;
     berth_status status = find_block(c, &w, &b);
     if (status == BERTH_OK)
         status = finish_wish(c, b, &w);
+    berth__host_keep_soft_limit(c); /* streams may have let go of more than was asked for */
     if (status != BERTH_OK) {
         berth__meter_count_failure(&c->meter);
         return status;
@@ -212,18 +197,18 @@ static __attribute__((noinline, cold)) berth_status allocate_rarely(berth_alloca
                                                                     size_t alignment,
                                                                     const berth_request *request, void **out)
 {
-    if (cache_of(cache))
+    if (berth__host_of(cache))
         return berth_allocate(cache, size_bytes, alignment, request, out);
     if (out)
         *out = NULL;
-    return not_a_cache("berth_host_cache_allocate");
+    return berth__host_is_not("berth_host_cache_allocate");
 }
 
 BERTH_HOT berth_status berth_host_cache_allocate(berth_allocator *cache, size_t size_bytes, size_t alignment,
                                                  const berth_request *request, void **out,
                                                  berth_host_handle *handle)
 {
-    host_cache *c = cache_of(cache);
+    host_cache *c = berth__host_of(cache);
     const berth_request *full = request ? request : &berth__plain_request;
     berth_host_handle ignored;
     handle = handle ? handle : &ignored;
@@ -247,11 +232,14 @@ BERTH_HOT berth_status berth_host_cache_allocate(berth_allocator *cache, size_t 
 static berth_status bad_free(host_cache *c, const host_block *b, const void *p)
 {
     if (!b)
-        return berth__fail(BERTH_BAD_FREE, "%s: %p was never handed out by this cache", c->name, p);
-    if (berth__host_address(b) != p)
+        return berth__fail(
+            BERTH_BAD_FREE,
+            "%s: %p lies in no memory of this cache: never handed out, or freed and given back since",
+            c->name, p);
+    size_t offset = berth__host_offset(c, b, p);
+    if (offset != 0 && offset < b->size)
         return berth__fail(BERTH_BAD_FREE, "%s: %p is %zu bytes inside the block at %p; free that", c->name,
-                           p, (size_t)((const char *)p - berth__host_address(b)),
-                           (void *)berth__host_address(b));
+                           p, offset, (void *)berth__host_address(b));
     return berth__fail(BERTH_BAD_FREE, "%s: the block at %p has been freed before", c->name, p);
 }
 
@@ -269,37 +257,31 @@ static inline bool take_from_user(host_block *b)
     }
 }
 
-/* Whether this block more would be more idle memory than is kept. */
-static bool exceeds_soft_limit(host_cache *c, const host_block *b)
-{
-    return berth__host_is(c, HOST_SOFT_LIMIT) && b->uses == 0 &&
-           atomic_load_explicit(&c->idle, memory_order_relaxed) + b->size >
-               atomic_load_explicit(&c->trim_above, memory_order_relaxed);
-}
-
 /* The general way of a block that is LEAVING; its uses are marked. Until it has reached its next place the
  * block keeps the cache alive; afterwards only a pin does. */
 static void put_away(host_cache *c, host_block *b)
 {
-    bool trim = exceeds_soft_limit(c, b);
-    if (trim)
-        berth__host_pin(c);
+    bool trim = false;
     berth__meter_sub(&c->meter, b->size);
     host_inside in = berth__host_enter(c);
     if (berth__host_is(c, HOST_CLOSED)) {
         berth__host_leave(c, in);
         berth__host_late_free(c, b);
-    } else {
-        if (b->uses)
-            berth__host_add_uses(in, b);
-        else
-            berth__host_put_idle(c, in, b);
-        berth__host_leave(c, in);
-        if (trim)
-            berth__host_keep_soft_limit(c);
+        return;
     }
-    if (trim)
+    if (b->uses) {
+        berth__host_add_uses(in, b);
+    } else {
+        berth__host_put_idle(c, in, b);
+        trim = berth__host_exceeds_soft_limit(c);
+        if (trim)
+            berth__host_pin(c);
+    }
+    berth__host_leave(c, in);
+    if (trim) {
+        berth__host_keep_soft_limit(c);
         berth__host_unpin(c);
+    }
 }
 
 /* The short way of a block that streams used: into their queues, if nothing is special. */
@@ -315,24 +297,21 @@ static inline bool wait_short(host_cache *c, host_block *b)
     return counted;
 }
 
-/* By the thread's guess where that is a live block, else by the page map. */
-static inline host_block *find_again(host_cache *c, const void *p)
+/* The rest of a free whose block is LEAVING. */
+static void leave_user(host_cache *c, host_block *b)
 {
-    const berth__memo *memo = &berth__thread_memos.host_cache;
-    if (BERTH_LIKELY(memo->key == c->number)) {
-        host_block *b = *berth__host_guess(memo->value, p);
-        if (BERTH_LIKELY(berth__host_address(b) == p &&
-                         atomic_load_explicit(&b->state, memory_order_relaxed) == HOST_LIVE))
-            return b;
-    }
-    return berth__host_find(c, p);
+    if (c->clock_ns)
+        atomic_store_explicit(&b->since_ns, berth__host_now(c), memory_order_relaxed);
+    if (b->uses && BERTH__HOST_MUTANT != 2)
+        berth__host_mark_uses(c, b);
+    if (!wait_short(c, b))
+        put_away(c, b);
 }
 
-/* The way of a free that is not the short one. */
-static __attribute__((noinline)) berth_status free_general(host_cache *c, void *p, berth_stream *stream)
+/* A free of the block that was found for `p`, NULL if none was. Its memory may have gone back meanwhile. */
+static berth_status free_found(host_cache *c, host_block *b, const void *p, berth_stream *stream)
 {
-    host_block *b = find_again(c, p);
-    if (!b || berth__host_address(b) != p)
+    if (!b || berth__host_offset(c, b, p) != 0)
         return bad_free(c, b, p);
     if (stream) {
         berth_status status = berth__host_note_use(c, b, stream);
@@ -341,15 +320,15 @@ static __attribute__((noinline)) berth_status free_general(host_cache *c, void *
     }
     if (!take_from_user(b))
         return bad_free(c, b, p);
-    if (c->clock_ns)
-        atomic_store_explicit(&b->since_ns, berth__host_now(c), memory_order_relaxed);
-    if (b->uses && BERTH__HOST_MUTANT != 2)
-        berth__host_mark_uses(c, b);
-    if (!wait_short(c, b))
-        put_away(c, b);
+    leave_user(c, b);
     return BERTH_OK;
 }
 
+/* The way of a free that is not the short one. */
+static __attribute__((noinline)) berth_status free_general(host_cache *c, void *p, berth_stream *stream)
+{
+    return free_found(c, berth__host_find_again(c, p), p, stream);
+}
 /* The short way: no stream used the block, and the thread's stock has room. A block that was found wrongly
  * (an old guess, whose bookkeeping lies idle) is not live: the long way finds it again. */
 static inline __attribute__((always_inline)) berth_status
@@ -367,7 +346,7 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
         if (BERTH_UNLIKELY(!b || berth__host_address(b) != p))
             return free_general(c, p, NULL);
     }
-    if (BERTH_UNLIKELY(b->uses || !berth__meter_enter_unmarked(&c->meter, slot)))
+    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&c->meter, slot)))
         return free_general(c, p, NULL);
     size_t bin = b->bin;
     int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)b->size;
@@ -375,11 +354,17 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
     if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most ||
                        credit > BERTH__METER_LOAD(slot->credit_max) ||
                        !atomic_compare_exchange_strong_explicit(
-                           &b->state, &seen, HOST_IDLE, memory_order_acq_rel, memory_order_relaxed))) {
+                           &b->state, &seen, HOST_LEAVING, memory_order_acq_rel, memory_order_relaxed))) {
         berth__meter_leave(slot);
         return free_general(c, p, NULL);
     }
+    if (BERTH_UNLIKELY(b->uses)) { /* asked now that nobody else notes one */
+        berth__meter_leave(slot);
+        leave_user(c, b);
+        return BERTH_OK;
+    }
     BERTH__METER_STORE(slot->credit, credit);
+    atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
     b->next = stock->bins[bin].newest;
     stock->bins[bin].newest = b;
     stock->bins[bin].count++;
@@ -393,98 +378,37 @@ static BERTH_HOT berth_status op_deallocate(void *self, void *p, size_t size_byt
     return host_free(self, p, 0, stream);
 }
 
+/* A NULL pointer means the handle's block, and with no handle nothing. */
+static __attribute__((noinline)) berth_status free_named(host_cache *c, berth_host_handle handle,
+                                                         berth_stream *stream)
+{
+    if (handle == 0)
+        return BERTH_OK;
+    host_block *b = berth__host_named(c, handle);
+    const void *p = b ? berth__host_address(b) : NULL;
+    if (!p)
+        return berth__fail(BERTH_BAD_FREE,
+                           "%s: handle %#llx names no block, or one that has been freed before", c->name,
+                           (unsigned long long)handle);
+    return free_found(c, b, p, stream);
+}
+
 BERTH_HOT berth_status berth_host_cache_free(berth_allocator *cache, void *p, berth_host_handle handle,
                                              berth_stream *stream)
 {
-    host_cache *c = cache_of(cache);
+    host_cache *c = berth__host_of(cache);
     if (BERTH_UNLIKELY(!c))
-        return not_a_cache("berth_host_cache_free");
-    return BERTH_LIKELY(p != NULL) ? host_free(c, p, handle, stream) : BERTH_OK;
-}
-
-/* ---- Streams ---------------------------------------------------------------------------------------- */
-
-static berth_status host_record(host_cache *c, const void *p, berth_host_handle handle, berth_stream *stream)
-{
-    host_block *b = find_again(c, p);
-    if (BERTH_UNLIKELY(!b))
-        b = berth__host_resolve(c, p, handle);
-    if (BERTH_UNLIKELY(!b))
-        return berth__fail(BERTH_NOT_FOUND, "%s: %p is in no block of this cache", c->name, p);
-    return berth__host_note_use(c, b, stream);
-}
-
-static berth_status op_record_use(void *self, const void *p, berth_stream *stream)
-{
-    return host_record(self, p, 0, stream);
-}
-
-berth_status berth_host_cache_record_use(berth_allocator *cache, const void *p, berth_host_handle handle,
-                                         berth_stream *stream)
-{
-    host_cache *c = cache_of(cache);
-    if (BERTH_UNLIKELY(!c))
-        return not_a_cache("berth_host_cache_record_use");
-    if (BERTH_UNLIKELY(!p || !stream))
-        return berth__fail(BERTH_INVALID_ARGUMENT, "recording a use needs a block and a stream");
-    return host_record(c, p, handle, stream);
-}
-
-static bool is_live(const host_block *b)
-{
-    uint32_t state = b ? atomic_load_explicit(&b->state, memory_order_acquire) : HOST_NONE;
-    return state == HOST_LIVE || state == HOST_LIVE_BUSY;
-}
-
-/* The live block that `p` lies in, NULL if there is none. */
-static host_block *live_block(host_cache *c, const void *p)
-{
-    host_block *b = p ? berth__host_find(c, p) : NULL;
-    return is_live(b) ? b : NULL;
-}
-
-static berth_status check_range(host_cache *c, const host_block *b, const void *p, size_t size_bytes)
-{
-    size_t requested = atomic_load_explicit(&b->requested, memory_order_relaxed);
-    size_t offset = (size_t)((const char *)p - berth__host_address(b));
-    if (offset <= requested && size_bytes <= requested - offset)
-        return BERTH_OK;
-    return berth__fail(BERTH_INVALID_ARGUMENT,
-                       "%s: a copy of %zu bytes at %zu goes past the end of a block of %zu", c->name,
-                       size_bytes, offset, requested);
-}
-
-berth_status berth_host_cache_copy(berth_allocator *cache, void *dst, const void *src, size_t size_bytes,
-                                   berth_stream *stream, bool need_sync)
-{
-    host_cache *c = cache_of(cache);
-    if (!c || !dst || !src)
-        return c ? berth__fail(BERTH_INVALID_ARGUMENT, "a copy needs a destination and a source")
-                 : not_a_cache("berth_host_cache_copy");
-    host_block *blocks[2] = {live_block(c, dst), live_block(c, src)};
-    const void *ends[2] = {dst, src};
-    if (!blocks[0] && !blocks[1])
-        return berth__fail(BERTH_NOT_FOUND, "%s: neither %p nor %p lies in a live block", c->name, dst, src);
-    /* Both are checked before either is noted. */
-    for (int i = 0; i < 2; i++)
-        if (blocks[i] && check_range(c, blocks[i], ends[i], size_bytes) != BERTH_OK)
-            return BERTH_INVALID_ARGUMENT;
-    for (int i = 0; i < 2 && stream; i++) {
-        berth_status status = blocks[i] ? berth__host_note_use(c, blocks[i], stream) : BERTH_OK;
-        if (status != BERTH_OK)
-            return status;
-    }
-    return berth_copy(stream ? berth_stream_device(stream) : c->device, dst, src, size_bytes,
-                      BERTH_COPY_INFER, stream, need_sync);
+        return berth__host_is_not("berth_host_cache_free");
+    return BERTH_LIKELY(p != NULL) ? host_free(c, p, handle, stream) : free_named(c, handle, stream);
 }
 
 /* ---- Collecting and giving back ----------------------------------------------------------------------- */
 
 berth_status berth_host_cache_collect(berth_allocator *cache, size_t *blocks)
 {
-    host_cache *c = cache_of(cache);
+    host_cache *c = berth__host_of(cache);
     if (!c)
-        return not_a_cache("berth_host_cache_collect");
+        return berth__host_is_not("berth_host_cache_collect");
     size_t idle = berth__host_collect(c, true);
     berth__host_forget_streams(c);
     if (blocks)
@@ -497,6 +421,7 @@ static berth_status op_trim(void *self, size_t keep_bytes, size_t *released)
     host_cache *c = self;
     berth_host_cache_collect(&c->base, NULL);
     *released = berth__host_release_idle(c, keep_bytes);
+    berth__host_await_releases(c); /* also those of others: what is idle has then gone back */
     berth__host_tend_orphans();
     return BERTH_OK;
 }
@@ -504,8 +429,8 @@ static berth_status op_trim(void *self, size_t keep_bytes, size_t *released)
 berth_status berth_host_cache_empty(berth_allocator *cache, size_t *released)
 {
     size_t ignored;
-    host_cache *c = cache_of(cache);
-    return c ? op_trim(c, 0, released ? released : &ignored) : not_a_cache("berth_host_cache_empty");
+    host_cache *c = berth__host_of(cache);
+    return c ? op_trim(c, 0, released ? released : &ignored) : berth__host_is_not("berth_host_cache_empty");
 }
 
 /* ---- Questions --------------------------------------------------------------------------------------- */
@@ -534,14 +459,14 @@ static bool op_tracks_sizes(void *self)
 
 static berth_status op_owns(void *self, const void *p)
 {
-    return live_block(self, p) ? BERTH_OK : BERTH_NOT_FOUND;
+    return berth__host_live_block(self, p) ? BERTH_OK : BERTH_NOT_FOUND;
 }
 
 /* The live block that starts at `p`, or NULL with words. */
 static host_block *block_at(host_cache *c, const void *p)
 {
-    host_block *b = live_block(c, p);
-    if (b && berth__host_address(b) == p)
+    host_block *b = berth__host_live_block(c, p);
+    if (b && berth__host_offset(c, b, p) == 0)
         return b;
     berth__fail(BERTH_NOT_FOUND, "%s: no live block starts at %p", c->name, p);
     return NULL;
@@ -588,7 +513,7 @@ const berth_allocator_ops berth__host_ops = {
     .allocate = op_allocate,
     .deallocate = op_deallocate,
     .destroy = berth__host_destroy,
-    .record_use = op_record_use,
+    .record_use = berth__host_record_use,
     .name = op_name,
     .device = op_device,
     .memory_kind = op_memory_kind,

@@ -11,11 +11,13 @@
  * and `leave`), so that stopping the meter stands for stopping the world: trim, fork and destruction then
  * find every block in its place. No driver is called inside.
  *
- *     segment: one piece of device memory, 1 to 64 blocks of one class       the page map leads to it
+ *     segment: one piece of device memory, whole pages, cut into blocks of one class: 1, or a run of 2^n
  *     block:   the bookkeeping of one piece of memory, never in the memory itself
  *
- * Bookkeeping of segments and blocks is used again but not freed before the cache is: a stale pointer or
- * handle leads to something that can be looked at, and its state says that it is stale. */
+ * The page map leads to a segment. Bookkeeping is not freed before the cache is, and a segment keeps its class
+ * and its blocks for ever; only where its memory lies changes. So a reader without a lock, whose pointer or
+ * handle has grown stale, still looks at a block of the class, and that block's state and address say that it
+ * is stale. [H9] */
 #ifndef BERTH_HOST_HOST_H
 #define BERTH_HOST_HOST_H
 
@@ -63,7 +65,7 @@ struct host_block {
     _Atomic uint32_t generation; /* how often it was handed out; the upper half of its handle */
     host_block *next;            /* in its stock or bin */
     _Atomic(char *) address;     /* NULL without memory: a guess that has grown old then fits nothing */
-    size_t size;                 /* of its class */
+    size_t size;                 /* of its class; like the class and the segment, never changed [H9] */
     uint32_t bin;                /* its class */
     uint32_t uses;               /* streams recorded; guard: LIVE_BUSY, LEAVING */
     _Atomic size_t requested;
@@ -79,15 +81,23 @@ struct host_block {
 };
 
 struct host_segment {
-    char *base; /* NULL: spare */
-    size_t bytes, stride;
-    uint64_t inverse; /* ceil(2^42 / stride): a division that is exact here; 0 where there is one block */
-    uint32_t blocks;
-    uint32_t idle; /* scratch of trim */
+    /* fixed when it is made, and read without a lock [H9] */
+    size_t bytes, stride; /* bytes: whole pages; what its blocks leave over at the end is nobody's */
+    uint64_t inverse;     /* ceil(2^48 / stride): a division that is exact here; 0 where there is one block */
+    uint32_t blocks;      /* a power of two */
+    uint32_t bin;
     host_block *first;
-    uint64_t number;
-    host_segment *next, *prev; /* all with memory, or all spare; guard: lock */
+    /* the rest */
+    _Atomic(char *) base;      /* written before the page map leads here */
+    _Atomic uint32_t idle;     /* blocks in stocks and bins; kept while there is a soft limit, else trim's */
+    uint64_t number;           /* guard: lock */
+    host_segment *next, *prev; /* all with memory, or the spare ones of the class; guard: lock */
 };
+
+static inline char *berth__host_base(const host_segment *s)
+{
+    return atomic_load_explicit(&s->base, memory_order_relaxed);
+}
 
 static inline char *berth__host_address(const host_block *b)
 {
@@ -99,13 +109,24 @@ typedef struct host_bin {
     berth__spin lock;
     _Atomic uint32_t count;
     host_block *newest, *oldest; /* guard: lock */
-    uint64_t fill_a_cache_line[5];
+    host_segment *spares;        /* segments of the class without memory; guard: the cache's lock */
+    uint64_t fill_a_cache_line[4];
 } host_bin;
 
 /* Sizes up to 64 KiB find their class in a table. */
 enum { HOST_TABLE = 1024 };
 
-enum { HOST_GUESSES = 64, HOST_MEMOS = 8, HOST_BLOCK_PIECES = 20, HOST_RUN = 64, HOST_RUN_SIZES = 7 };
+enum { HOST_GUESSES = 64, HOST_MEMOS = 8, HOST_BLOCK_PIECES = 20, HOST_RUN_SIZES = 16 };
+
+/* Segments on their way back to the device: off the books, but their bytes are reserved until the driver has
+ * them [H10]. Lies on the stack of the thread that calls the driver. */
+typedef struct host_release {
+    host_segment *segments;
+    uint64_t bytes;
+    uint64_t keep_bytes;                /* of these, what its thread claims for a segment of its own */
+    uint64_t number;                    /* guard, as for what follows: lock */
+    struct host_release *newer, *older; /* all under way */
+} host_release;
 
 /* A thread's own idle blocks, beside its meter slot; its memos of streams it has met are its alone. */
 typedef struct host_stock {
@@ -135,26 +156,32 @@ typedef struct host_cache {
     uint64_t (*clock_ns)(void *context);
     void *clock_context;
     const char *name;
-    uint32_t first_single; /* the first class whose blocks are segments of their own */
+    size_t page_bytes; /* the system's */
+    uint32_t run_log2; /* the largest run that a segment may need, as a power of two */
     host_bin *bins;
     uint16_t class_table[HOST_TABLE]; /* by granules, less 1 */
     berth__streams streams;
 
-    _Atomic uint64_t reserved, max_reserved;
+    _Atomic uint64_t reserved, max_reserved; /* guard: lock to write */
     _Atomic uint64_t hard_limit, soft_limit; /* 0: none */
-    _Atomic uint64_t idle;                   /* bytes; kept only while there is a soft limit */
-    _Atomic uint64_t trim_above;             /* idle bytes that call for a trim */
+    /* Bytes; kept only while there is a soft limit: idle ones, and of these the ones in segments whose blocks
+     * are all idle, which could go back. */
+    _Atomic uint64_t idle, releasable;
     _Atomic uint64_t device_allocations, device_releases;
 
     pthread_mutex_t lock;                            /* segments and blocks, stopping, closing */
-    host_segment *segments, *spare_segments;         /* guard: lock */
+    host_segment *segments;                          /* guard: lock */
     uint64_t next_segment_number;                    /* guard: lock */
-    _Atomic(host_block *) pieces[HOST_BLOCK_PIECES]; /* piece k holds 64 << k blocks */
+    _Atomic(host_block *) pieces[HOST_BLOCK_PIECES]; /* piece k holds 1 << (run_log2 + k) blocks */
     _Atomic uint32_t block_count;                    /* guard: lock to write */
     host_block *spare_runs[HOST_RUN_SIZES];          /* runs of 1 << i blocks; guard: lock */
     bool outstanding_known;                          /* guard: lock */
     uint64_t outstanding;                            /* live blocks once closed; guard: lock */
-    uint32_t pins;                                   /* frees that still tidy up; guard: lock */
+    _Atomic uint32_t pins;                           /* frees that still tidy up */
+    host_release *newest_release, *oldest_release;   /* under way; guard: lock */
+    uint64_t releases;                               /* so far; guard: lock */
+    uint64_t live_in_child;                          /* scratch of the fork handler */
+    pthread_cond_t release_ended;
 
     pthread_t background;
     bool background_runs; /* guard: lock */
@@ -165,6 +192,14 @@ typedef struct host_cache {
     struct host_cache *next, *prev; /* all caches; guard: the list's lock */
     struct host_cache *next_orphan; /* guard: the same */
 } host_cache;
+
+/* What a thread asks for on the slow path. */
+typedef struct host_wish {
+    size_t size_bytes, alignment;
+    const berth_request *request;
+    uint32_t bin;
+    bool counted; /* the figures have the allocation */
+} host_wish;
 
 /* ---- Inside (host_move.c) ------------------------------------------------------------------------- */
 
@@ -209,10 +244,10 @@ void berth__host_spill(host_cache *c, host_stock *stock, uint32_t bin);
 void berth__host_put_in_bin(host_cache *c, host_block *b);
 /* Takes blocks of one class out of the stocks of all threads into its bin. No lock held. */
 void berth__host_gather(host_cache *c, uint32_t bin);
-/* Gives idle memory above `keep_bytes` back to the device. No lock held. */
-size_t berth__host_release_idle(host_cache *c, uint64_t keep_bytes);
-/* Gives idle memory back if there is more than the soft limit keeps. */
-void berth__host_keep_soft_limit(host_cache *c);
+/* While stopped, with the stocks flushed: takes idle segments, large classes first and the oldest of each,
+ * until only `keep_bytes` are idle or `enough_bytes` are taken; fills segments and bytes in. */
+void berth__host_take_idle_segments(host_cache *c, uint64_t keep_bytes, uint64_t enough_bytes,
+                                    host_release *out);
 /* Stops the world, with the lock held on return; and lets it go on. */
 void berth__host_stop(host_cache *c);
 void berth__host_resume(host_cache *c);
@@ -220,11 +255,15 @@ void berth__host_resume(host_cache *c);
 void berth__host_flush_stocks(host_cache *c);
 
 /* Idle bytes are counted only while a soft limit needs them. Inside, or with the lock held. */
-static inline void berth__host_count_idle(host_cache *c, int64_t bytes)
+void berth__host_count_idle_always(host_cache *c, const host_block *b, bool idle);
+static inline void berth__host_count_idle(host_cache *c, const host_block *b, bool idle)
 {
     if (berth__host_is(c, HOST_SOFT_LIMIT))
-        atomic_fetch_add_explicit(&c->idle, (uint64_t)bytes, memory_order_relaxed);
+        berth__host_count_idle_always(c, b, idle);
 }
+
+/* While stopped, with the stocks flushed: counts all of it anew; answers the bytes. */
+uint64_t berth__host_count_all_idle(host_cache *c);
 
 /* An idle block of a class out of the stock, or the bin; NULL if there is none. Inside. */
 static inline host_block *berth__host_take_idle(host_cache *c, host_inside in, uint32_t bin)
@@ -234,7 +273,7 @@ static inline host_block *berth__host_take_idle(host_cache *c, host_inside in, u
         return berth__host_take_from_bin(c, in, bin);
     in.stock->bins[bin].newest = b->next;
     in.stock->bins[bin].count--;
-    berth__host_count_idle(c, -(int64_t)b->size);
+    berth__host_count_idle(c, b, false);
     return b;
 }
 
@@ -249,7 +288,7 @@ static inline void berth__host_put_idle(host_cache *c, host_inside in, host_bloc
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
     b->next = in.stock->bins[b->bin].newest;
     in.stock->bins[b->bin].newest = b;
-    berth__host_count_idle(c, (int64_t)b->size);
+    berth__host_count_idle(c, b, true);
     if (BERTH_UNLIKELY(++in.stock->bins[b->bin].count > in.stock->bins[b->bin].most))
         berth__host_spill(c, in.stock, b->bin);
 }
@@ -257,12 +296,19 @@ static inline void berth__host_put_idle(host_cache *c, host_inside in, host_bloc
 /* ---- Segments and blocks (host_block.c) ------------------------------------------------------------ */
 
 /* Memory for one more segment of a class from the device, and one of its blocks, LEAVING; the others go to
- * the bin. No lock held. As berth_allocate. */
-berth_status berth__host_grow(host_cache *c, uint32_t bin, size_t alignment, host_block **out);
+ * the bin. Or an idle block, LEAVING too, that turned up while room was made. No lock held. As berth_allocate.
+ */
+berth_status berth__host_grow(host_cache *c, const host_wish *w, host_block **out);
+/* How many blocks a segment of the class has where nothing is scarce, and the whole pages of one with fewer.
+ */
+uint32_t berth__host_run_blocks(const host_cache *c, uint32_t bin, size_t alignment);
+size_t berth__host_run_bytes(const host_cache *c, uint32_t bin, uint32_t blocks);
 /* With the lock held: takes a segment whose blocks are all out of their lists off the books. */
 void berth__host_unlist(host_cache *c, host_segment *s);
-/* Gives an unlisted segment's memory back to the device, then its bookkeeping. No lock held. */
-void berth__host_release_segment(host_cache *c, host_segment *s);
+/* While nobody has its blocks: they are without memory. */
+void berth__host_forget_memory(host_segment *s);
+/* With the lock held: an unlisted segment's bookkeeping is spare. */
+void berth__host_give_segment(host_cache *c, host_segment *s);
 /* The block at index, NULL if there is none. */
 host_block *berth__host_block_at(host_cache *c, uint32_t index);
 /* Frees all bookkeeping of blocks, with their events. */
@@ -274,10 +320,17 @@ static inline host_block *berth__host_find(const host_cache *c, const void *p)
     host_segment *s = berth__page_map_find(c->pages, p);
     if (BERTH_UNLIKELY(!s))
         return NULL;
-    size_t offset = (size_t)((const char *)p - s->base);
-    if (BERTH_UNLIKELY(offset >= s->bytes))
+    size_t offset =
+        berth__page_map_address(c->pages, p) - berth__page_map_address(c->pages, berth__host_base(s));
+    if (BERTH_UNLIKELY(offset >= s->stride * s->blocks))
         return NULL;
-    return s->first + (offset * s->inverse >> 42);
+    return s->first + (offset * s->inverse >> 48);
+}
+
+/* How far `p` lies inside the block; tags of pointers do not count. Huge for a block without memory. */
+static inline size_t berth__host_offset(const host_cache *c, const host_block *b, const void *p)
+{
+    return berth__page_map_address(c->pages, p) - berth__page_map_address(c->pages, berth__host_address(b));
 }
 
 static inline host_block **berth__host_guess(host_stock *stock, const void *p)
@@ -285,10 +338,23 @@ static inline host_block **berth__host_guess(host_stock *stock, const void *p)
     return &stock->guesses[((uintptr_t)p >> 6) * 0x9E3779B97F4A7C15u >> 58];
 }
 
-/* A handle: the generation above, the block below as its piece (5 bits) and its place there, plus 1. */
-static inline uint32_t berth__host_piece_of(uint32_t index)
+/* By the thread's guess where that is a live block, else by the page map. */
+static inline host_block *berth__host_find_again(host_cache *c, const void *p)
 {
-    return 31u - (uint32_t)__builtin_clz(index / HOST_RUN + 1);
+    const berth__memo *memo = &berth__thread_memos.host_cache;
+    if (BERTH_LIKELY(memo->key == c->number)) {
+        host_block *b = *berth__host_guess(memo->value, p);
+        if (BERTH_LIKELY(berth__host_address(b) == p &&
+                         atomic_load_explicit(&b->state, memory_order_relaxed) == HOST_LIVE))
+            return b;
+    }
+    return berth__host_find(c, p);
+}
+
+/* A handle: the generation above, the block below as its piece (5 bits) and its place there, plus 1. */
+static inline uint32_t berth__host_piece_of(const host_cache *c, uint32_t index)
+{
+    return 31u - (uint32_t)__builtin_clz((index >> c->run_log2) + 1);
 }
 
 static inline berth_host_handle berth__host_handle(const host_block *b)
@@ -296,25 +362,63 @@ static inline berth_host_handle berth__host_handle(const host_block *b)
     return (uint64_t)atomic_load_explicit(&b->generation, memory_order_relaxed) << 32 | b->name;
 }
 
+/* The block that a handle names; NULL if the handle is none, or the block was freed since. */
+static inline host_block *berth__host_named(host_cache *c, berth_host_handle handle)
+{
+    uint32_t name = (uint32_t)handle, piece = name >> 27, place = (name & 0x7ffffffu) - 1;
+    if (piece >= HOST_BLOCK_PIECES || place >> (piece + c->run_log2) != 0)
+        return NULL;
+    host_block *blocks = atomic_load_explicit(&c->pieces[piece], memory_order_acquire);
+    host_block *b = blocks ? &blocks[place] : NULL;
+    return b && atomic_load_explicit(&b->generation, memory_order_relaxed) == (uint32_t)(handle >> 32) ? b
+                                                                                                       : NULL;
+}
+
 /* The block that a handle names if it is the one at `p`, else the block that `p` lies in. */
 static inline host_block *berth__host_resolve(host_cache *c, const void *p, berth_host_handle handle)
 {
-    uint32_t name = (uint32_t)handle, piece = name >> 27, place = (name & 0x7ffffffu) - 1;
-    if (piece < HOST_BLOCK_PIECES && place < (uint32_t)HOST_RUN << piece) {
-        host_block *blocks = atomic_load_explicit(&c->pieces[piece], memory_order_acquire);
-        host_block *b = blocks ? &blocks[place] : NULL;
-        if (BERTH_LIKELY(b && berth__host_address(b) == p &&
-                         atomic_load_explicit(&b->generation, memory_order_relaxed) ==
-                             (uint32_t)(handle >> 32)))
-            return b;
-    }
-    return berth__host_find(c, p);
+    host_block *b = berth__host_named(c, handle);
+    return BERTH_LIKELY(b && berth__host_address(b) == p) ? b : berth__host_find(c, p);
+}
+
+/* The live block that `p` lies in, NULL if there is none. */
+static inline host_block *berth__host_live_block(host_cache *c, const void *p)
+{
+    host_block *b = p ? berth__host_find(c, p) : NULL;
+    uint32_t state = b ? atomic_load_explicit(&b->state, memory_order_acquire) : HOST_NONE;
+    return state == HOST_LIVE || state == HOST_LIVE_BUSY ? b : NULL;
 }
 
 static inline uint64_t berth__host_now(const host_cache *c)
 {
     return BERTH_UNLIKELY(c->clock_ns != NULL) ? c->clock_ns(c->clock_context) : 0;
 }
+
+/* ---- Room (host_room.c) ----------------------------------------------------------------------------- */
+
+/* Bytes for one more segment, claimed from the hard limit: `blocks` gets how many blocks it may have, fewer
+ * than asked for where the limit leaves no room for all. What is idle goes back first, and what is on its way
+ * back is waited for. Or `found`: an idle block of the class, LEAVING. Calls the driver. BERTH_OK,
+ * BERTH_OVER_BUDGET with words. */
+berth_status berth__host_claim(host_cache *c, const host_wish *w, uint32_t most_blocks, uint32_t *blocks,
+                               host_block **found);
+void berth__host_unclaim(host_cache *c, uint64_t bytes);
+/* With nobody else left: gives every segment back. */
+void berth__host_release_all(host_cache *c);
+/* Gives idle memory above `keep_bytes` back to the device; answers how much. Calls the driver. */
+size_t berth__host_release_idle(host_cache *c, uint64_t keep_bytes);
+/* Waits until the device has all memory that was on its way back; false if none was. No lock held. */
+bool berth__host_await_releases(host_cache *c);
+/* Whether more is idle than the soft limit keeps, and some of it could go back; gives that back. */
+bool berth__host_exceeds_soft_limit(host_cache *c);
+void berth__host_keep_soft_limit(host_cache *c);
+
+/* ---- Words (host_words.c) ---------------------------------------------------------------------------- */
+
+/* Says why a request is refused, who asked, and who holds the most: over the hard limit; or the device has no
+ * more, which it has said itself just before. Both answer the status. */
+berth_status berth__host_over_budget(host_cache *c, const host_wish *w);
+berth_status berth__host_device_refused(host_cache *c, const host_wish *w, berth_status status);
 
 /* ---- Waiting (host_wait.c) --------------------------------------------------------------------------- */
 
@@ -341,6 +445,11 @@ berth_status berth__host_stats(void *self, berth_stats *out);
 berth_status berth__host_clear_stats(void *self);
 berth_status berth__host_snapshot(void *self, berth_block_fn visit, void *context);
 
+/* ---- The use of blocks (host_use.c) ------------------------------------------------------------------- */
+
+/* The `record_use` of the table. */
+berth_status berth__host_record_use(void *self, const void *p, berth_stream *stream);
+
 /* ---- Life (host_life.c) ------------------------------------------------------------------------------ */
 
 /* The `destroy` of the table. */
@@ -348,8 +457,18 @@ void berth__host_destroy(void *self);
 /* Caches that were closed while streams used their memory: gives back what has completed since. */
 void berth__host_tend_orphans(void);
 extern const berth_allocator_ops berth__host_ops;
-/* Keeps a cache from being finished while a free that has given its block up still works on it. */
-void berth__host_pin(host_cache *c);
+/* The cache behind an allocator, NULL if it is another kind; and the words that `function` needs one. */
+static inline host_cache *berth__host_of(berth_allocator *a)
+{
+    return berth__allocator_is(a, berth__host_destroy) ? a->self : NULL;
+}
+berth_status berth__host_is_not(const char *function);
+/* Keeps a cache from being finished while a free that has given its block up still works on it. Pinned inside,
+ * where the cache cannot close. */
+static inline void berth__host_pin(host_cache *c)
+{
+    atomic_fetch_add_explicit(&c->pins, 1, memory_order_relaxed);
+}
 void berth__host_unpin(host_cache *c);
 /* A free that found the cache closed: the block is LEAVING and its uses are marked. */
 void berth__host_late_free(host_cache *c, host_block *b);

@@ -85,7 +85,8 @@ berth_status berth_host_cache_figures_get(berth_allocator *cache, berth_host_cac
     host_cache *c = cache->self;
     berth_host_cache_figures f = {.struct_size = out->struct_size};
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
-    for (host_segment *s = c->segments; s; s = s->next)
+    for (host_segment *s = c->segments; s; s = s->next) {
+        f.idle_bytes += s->bytes - s->stride * s->blocks; /* what is left over at the end of a short run */
         for (uint32_t i = 0; i < s->blocks; i++) {
             uint32_t state = atomic_load_explicit(&s->first[i].state, memory_order_acquire);
             bool live = state == HOST_LIVE || state == HOST_LIVE_BUSY, idle = state == HOST_IDLE;
@@ -94,6 +95,7 @@ berth_status berth_host_cache_figures_get(berth_allocator *cache, berth_host_cac
             f.waiting_blocks += !live && !idle;
             *(live ? &f.live_bytes : idle ? &f.idle_bytes : &f.waiting_bytes) += s->stride;
         }
+    }
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
     f.device_allocations = atomic_load_explicit(&c->device_allocations, memory_order_relaxed);
     f.device_releases = atomic_load_explicit(&c->device_releases, memory_order_relaxed);

@@ -40,6 +40,50 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&all_lock);
 }
 
+static void init_conditions(host_cache *c)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->background_wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&c->release_ended, NULL);
+}
+
+/* What other threads of the parent were in the middle of does not go on in the child: memory that they were
+ * taking or giving back is no part of the cache any more, and a block that they were freeing is idle, unless
+ * streams used it; those stayed behind, so it waits for ever. */
+static void forget_other_threads(host_cache *c)
+{
+    uint64_t reserved = 0, live = 0;
+    for (host_segment *s = c->segments; s; s = s->next) {
+        reserved += s->bytes;
+        for (uint32_t i = 0; i < s->blocks; i++) {
+            host_block *b = &s->first[i];
+            uint32_t state = atomic_load(&b->state);
+            if (state == HOST_LEAVING && b->uses == 0)
+                berth__host_put_in_bin(c, b);
+            live += state == HOST_LIVE ? b->size : 0;
+        }
+    }
+    atomic_store(&c->reserved, reserved);
+    atomic_store(&c->pins, 0);
+    c->newest_release = c->oldest_release = NULL;
+    c->background_runs = false;
+    init_conditions(c); /* they remember the threads that waited */
+    c->live_in_child = live;
+}
+
+/* The figures may be short of an allocation or a free that another thread was counting. */
+static void mend_figures(host_cache *c)
+{
+    uint64_t counted = berth__meter_in_use(&c->meter);
+    if (counted > c->live_in_child)
+        berth__meter_sub(&c->meter, counted - c->live_in_child);
+    else if (counted < c->live_in_child)
+        berth__meter_add(&c->meter, c->live_in_child - counted);
+}
+
 /* The child has one thread: nobody else collects, and there is no background. Stocks of the threads that
  * stayed behind go into the bins. */
 static void after_fork_in_child(void)
@@ -49,8 +93,9 @@ static void after_fork_in_child(void)
         for (uint32_t i = 0; i < count; i++)
             atomic_store(&berth__streams_at(&c->streams, i)->collecting, 0);
         berth__host_flush_stocks(c);
-        c->background_runs = false;
+        forget_other_threads(c);
         let_go_on(c);
+        mend_figures(c);
     }
     pthread_mutex_unlock(&all_lock);
 }
@@ -152,19 +197,14 @@ static void free_stock(void *context, void *beside)
 static void free_cache(host_cache *c)
 {
     unlist_cache(c);
-    while (c->segments) {
-        host_segment *s = c->segments;
-        berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
-        berth__host_unlist(c, s);
-        berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
-        berth__host_release_segment(c, s);
-    }
+    berth__host_release_all(c);
     berth__streams_finish(&c->streams);
     berth__host_blocks_finish(c);
     berth__meter_visit_beside(&c->meter, free_stock, NULL);
     berth__meter_finish(&c->meter);
     berth__page_map_destroy(c->pages);
     pthread_cond_destroy(&c->background_wake);
+    pthread_cond_destroy(&c->release_ended);
     pthread_mutex_destroy(&c->lock);
     berth__heap_free(c->bins);
     berth__heap_free(c);
@@ -201,20 +241,14 @@ void berth__host_tend_orphans(void)
 /* With the lock held. */
 static bool is_over(const host_cache *c)
 {
-    return c->outstanding_known && c->outstanding == 0 && c->pins == 0;
-}
-
-void berth__host_pin(host_cache *c)
-{
-    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
-    c->pins++;
-    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+    return c->outstanding_known && c->outstanding == 0 &&
+           atomic_load_explicit(&c->pins, memory_order_acquire) == 0;
 }
 
 void berth__host_unpin(host_cache *c)
 {
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
-    c->pins--;
+    atomic_fetch_sub_explicit(&c->pins, 1, memory_order_release);
     bool over = is_over(c);
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
     if (over)
@@ -309,7 +343,6 @@ static void apply_options(host_cache *c, const berth_host_cache_options *options
     c->background_us = options->background_us;
     atomic_store(&c->hard_limit, options->hard_limit_bytes);
     atomic_store(&c->soft_limit, options->soft_limit_bytes);
-    atomic_store(&c->trim_above, options->soft_limit_bytes);
     berth__barrier_heavy(); /* decides what kind of barrier there is */
     atomic_store(&c->meter.stopped, (options->clock_ns ? HOST_CLOCK : 0u) |
                                         (options->soft_limit_bytes ? HOST_SOFT_LIMIT : 0u) |
@@ -317,18 +350,9 @@ static void apply_options(host_cache *c, const berth_host_cache_options *options
                                         (BERTH__ANNOTATES() ? HOST_ANNOTATED : 0u));
     for (size_t i = 0; i < HOST_TABLE; i++)
         c->class_table[i] = (uint16_t)berth__class_of(&c->classes, (i + 1) << berth__class_granule_log2);
-    while (berth__class_step(&c->classes, c->first_single) < BERTH__PAGE_BYTES)
-        c->first_single++;
-}
-
-static void init_locks(host_cache *c)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->background_wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&c->lock, NULL);
+    c->page_bytes = (size_t)1 << c->pages->page_log2;
+    c->run_log2 = c->pages->page_log2 - berth__class_granule_log2; /* a page of the smallest blocks */
+    (void)BERTH_ASSERT(c->run_log2 < HOST_RUN_SIZES, "pages are at most 2 MiB");
 }
 
 berth_status berth_host_cache_create(const berth_host_cache_options *given, berth_allocator **out)
@@ -360,7 +384,8 @@ berth_status berth_host_cache_create(const berth_host_cache_options *given, bert
     if (!c->pages)
         goto free_bins;
     apply_options(c, &options);
-    init_locks(c);
+    init_conditions(c);
+    pthread_mutex_init(&c->lock, NULL);
     list_cache(c);
     status = start_background(c);
     if (status != BERTH_OK) {
@@ -387,16 +412,10 @@ berth_status berth_host_cache_set_limits(berth_allocator *cache, uint64_t soft_l
     berth__host_stop(c);
     atomic_store(&c->hard_limit, hard_limit_bytes);
     atomic_store(&c->soft_limit, soft_limit_bytes);
-    atomic_store(&c->trim_above, soft_limit_bytes);
     atomic_fetch_and(&c->meter.stopped, ~(uint32_t)HOST_SOFT_LIMIT);
     atomic_fetch_or(&c->meter.stopped, soft_limit_bytes ? HOST_SOFT_LIMIT : 0u);
-    uint64_t idle = 0;
-    uint32_t count = atomic_load(&c->block_count);
-    for (uint32_t i = 0; i < count; i++) {
-        host_block *b = berth__host_block_at(c, i);
-        idle += atomic_load(&b->state) == HOST_IDLE ? b->size : 0;
-    }
-    atomic_store(&c->idle, idle);
+    berth__host_flush_stocks(c);
+    berth__host_count_all_idle(c);
     berth__host_resume(c);
     berth__host_keep_soft_limit(c);
     return BERTH_OK;

@@ -87,7 +87,7 @@ void berth__host_put_in_bin(host_cache *c, host_block *b)
     host_bin *bin = &c->bins[b->bin];
     berth__annotate_noaccess(berth__host_address(b), b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
-    berth__host_count_idle(c, (int64_t)b->size);
+    berth__host_count_idle(c, b, true);
     berth__spin_lock(&bin->lock, RANK);
     push(bin, b);
     berth__spin_unlock(&bin->lock, RANK);
@@ -112,7 +112,7 @@ host_block *berth__host_take_from_bin(host_cache *c, host_inside in, uint32_t in
     }
     berth__spin_unlock(&bin->lock, RANK);
     if (taken)
-        berth__host_count_idle(c, -(int64_t)taken->size);
+        berth__host_count_idle(c, taken, false);
     return taken;
 }
 
@@ -127,7 +127,7 @@ host_block *berth__host_take_aligned(host_cache *c, uint32_t index, size_t align
         unlink_block(bin, b);
     berth__spin_unlock(&bin->lock, RANK);
     if (b)
-        berth__host_count_idle(c, -(int64_t)b->size);
+        berth__host_count_idle(c, b, false);
     return b;
 }
 
@@ -197,84 +197,71 @@ void berth__host_gather(host_cache *c, uint32_t bin)
     berth__host_resume(c);
 }
 
-/* ---- Giving back ------------------------------------------------------------------------------------ */
+/* ---- Counting and taking what is idle ----------------------------------------------------------------- */
 
-/* While stopped: how many idle bytes there are; each segment learns how many of its blocks are idle. */
-static uint64_t count_idle(host_cache *c)
+void berth__host_count_idle_always(host_cache *c, const host_block *b, bool idle)
 {
-    uint64_t bytes = 0;
+    host_segment *s = b->segment;
+    uint32_t all = s->blocks;
+    if (idle) {
+        atomic_fetch_add_explicit(&c->idle, b->size, memory_order_relaxed);
+        if (atomic_fetch_add_explicit(&s->idle, 1, memory_order_relaxed) + 1 == all)
+            atomic_fetch_add_explicit(&c->releasable, s->bytes, memory_order_relaxed);
+    } else {
+        atomic_fetch_sub_explicit(&c->idle, b->size, memory_order_relaxed);
+        if (atomic_fetch_sub_explicit(&s->idle, 1, memory_order_relaxed) == all)
+            atomic_fetch_sub_explicit(&c->releasable, s->bytes, memory_order_relaxed);
+    }
+}
+
+/* While stopped, with the stocks flushed: how many idle bytes there are; each segment learns how many of its
+ * blocks are idle. */
+uint64_t berth__host_count_all_idle(host_cache *c)
+{
+    uint64_t bytes = 0, releasable = 0;
     for (host_segment *s = c->segments; s; s = s->next)
-        s->idle = 0;
+        atomic_store_explicit(&s->idle, 0, memory_order_relaxed);
     for (uint32_t i = 0; i < c->classes.count; i++)
         for (host_block *b = c->bins[i].newest; b; b = b->next) {
-            b->segment->idle++;
+            host_segment *s = b->segment;
+            uint32_t idle = atomic_load_explicit(&s->idle, memory_order_relaxed) + 1;
+            atomic_store_explicit(&s->idle, idle, memory_order_relaxed);
+            releasable += idle == s->blocks ? s->bytes : 0;
             bytes += b->size;
         }
+    atomic_store_explicit(&c->idle, bytes, memory_order_relaxed);
+    atomic_store_explicit(&c->releasable, releasable, memory_order_relaxed);
     return bytes;
 }
 
 /* While stopped: takes a segment whose blocks all lie in their bin out of it and off the books. */
 static void take_segment(host_cache *c, host_segment *s)
 {
-    host_bin *bin = &c->bins[s->first->bin];
     for (uint32_t i = 0; i < s->blocks; i++) {
-        unlink_block(bin, &s->first[i]);
-        atomic_store_explicit(&s->first[i].state, HOST_NONE, memory_order_release);
-        atomic_store_explicit(&s->first[i].address, NULL, memory_order_relaxed);
+        unlink_block(&c->bins[s->bin], &s->first[i]);
+        berth__host_count_idle(c, &s->first[i], false);
     }
-    berth__host_count_idle(c, -(int64_t)s->bytes);
+    berth__host_forget_memory(s);
     berth__host_unlist(c, s);
 }
 
-/* While stopped: takes idle segments until `keep` bytes are left, large classes first and the oldest of each,
- * which brings the most back with the fewest calls. Answers the chain of what was taken. */
-static host_segment *take_idle_segments(host_cache *c, uint64_t keep)
+void berth__host_take_idle_segments(host_cache *c, uint64_t keep_bytes, uint64_t enough_bytes,
+                                    host_release *out)
 {
-    host_segment *taken = NULL;
-    uint64_t idle = count_idle(c);
-    for (uint32_t i = c->classes.count; i-- > 0 && idle > keep;) {
-        for (host_block *b = c->bins[i].oldest; b && idle > keep;) {
+    uint64_t idle = berth__host_count_all_idle(c);
+    for (uint32_t i = c->classes.count; i-- > 0;)
+        for (host_block *b = c->bins[i].oldest; b && idle > keep_bytes && out->bytes < enough_bytes;) {
             host_segment *s = b->segment;
             host_block *newer = b->prev;
-            if (s->idle == s->blocks) {
+            if (atomic_load_explicit(&s->idle, memory_order_relaxed) == s->blocks) {
                 while (newer && newer->segment == s)
                     newer = newer->prev;
+                idle -= s->stride * s->blocks;
                 take_segment(c, s);
-                idle -= s->bytes;
-                s->next = taken;
-                taken = s;
+                out->bytes += s->bytes;
+                s->next = out->segments;
+                out->segments = s;
             }
             b = newer;
         }
-    }
-    if (berth__host_is(c, HOST_SOFT_LIMIT)) {
-        /* What cannot go back must not call for a trim at every free. */
-        uint64_t soft = atomic_load_explicit(&c->soft_limit, memory_order_relaxed);
-        atomic_store_explicit(&c->trim_above, idle > soft ? idle + (64u << 10) : soft, memory_order_relaxed);
-    }
-    return taken;
-}
-
-size_t berth__host_release_idle(host_cache *c, uint64_t keep_bytes)
-{
-    size_t released = 0;
-    berth__host_stop(c);
-    berth__host_flush_stocks(c);
-    host_segment *taken = take_idle_segments(c, keep_bytes);
-    berth__host_resume(c);
-    while (taken) {
-        host_segment *next = taken->next;
-        released += taken->bytes;
-        berth__host_release_segment(c, taken);
-        taken = next;
-    }
-    return released;
-}
-
-void berth__host_keep_soft_limit(host_cache *c)
-{
-    uint64_t soft = atomic_load_explicit(&c->soft_limit, memory_order_relaxed);
-    if (soft != 0 && atomic_load_explicit(&c->idle, memory_order_relaxed) >
-                         atomic_load_explicit(&c->trim_above, memory_order_relaxed))
-        berth__host_release_idle(c, soft);
 }

@@ -289,7 +289,7 @@ static void read_use(const berth__use *use, bool waits, uint64_t now, berth_host
 }
 
 /* Reads a block's uses into at most `room` places, with a reference to each stream; answers how many there
- * are. */
+ * are. Inside, so that no fork finds the block busy. */
 static uint32_t read_uses(host_block *b, uint64_t now, uint32_t room, berth_block_state *state,
                           berth_host_use *list)
 {
@@ -336,7 +336,18 @@ berth_status berth_host_cache_explain(berth_allocator *cache, const void *p, uin
     if (now_ns == 0)
         now_ns = berth__host_now(c);
     uint32_t room = BERTH_COUNT_OF(few), uses;
-    while ((uses = read_uses(b, now_ns, room, &found, list)) > room) {
+    for (;;) {
+        host_inside in = berth__host_enter(c);
+        bool gone = berth__host_offset(c, b, p) >= b->size;
+        uses = gone ? 0 : read_uses(b, now_ns, room, &found, list);
+        berth__host_leave(c, in);
+        if (gone) {
+            if (list != few)
+                berth__heap_free(list);
+            return berth__fail(BERTH_NOT_FOUND, "%s: %p is in no block of this cache", c->name, p);
+        }
+        if (uses <= room)
+            break;
         if (list != few)
             berth__heap_free(list);
         list = berth__heap_zalloc(uses, sizeof *list);

@@ -1,9 +1,37 @@
 /* Growing and filling the page map. */
 #include "host/page_map.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static uint32_t system_page_log2(void)
+{
+    long bytes = sysconf(_SC_PAGESIZE);
+    return bytes < 4096 ? 12 : (uint32_t)__builtin_ctzl((unsigned long)bytes);
+}
+
+/* Which bits of a pointer the processor takes for its address. */
+static uintptr_t system_address_mask(void)
+{
+#if defined(__aarch64__)
+    return UINTPTR_MAX >> 8; /* Linux has the top byte ignored in every program */
+#elif defined(__x86_64__)
+    enum { ask_untag_mask = 0x4001 }; /* ARCH_GET_UNTAG_MASK, which older headers lack */
+    unsigned long mask = 0;
+    return syscall(SYS_arch_prctl, ask_untag_mask, &mask) == 0 && mask ? mask : UINTPTR_MAX;
+#else
+    return UINTPTR_MAX;
+#endif
+}
+
 berth__page_map *berth__page_map_create(void)
 {
-    return berth__heap_zalloc(1, sizeof(berth__page_map));
+    berth__page_map *map = berth__heap_zalloc(1, sizeof(berth__page_map));
+    if (map) {
+        map->page_log2 = system_page_log2();
+        map->address_mask = system_address_mask();
+    }
+    return map;
 }
 
 void berth__page_map_destroy(berth__page_map *map)
@@ -57,18 +85,19 @@ static void fill(berth__page_map *map, uintptr_t first, uintptr_t end, void *val
     }
 }
 
-static uintptr_t end_page(const void *base, size_t size_bytes)
+static uintptr_t end_page(const berth__page_map *map, const void *base, size_t size_bytes)
 {
-    return ((uintptr_t)base + size_bytes + BERTH__PAGE_BYTES - 1) >> berth__page_log2;
+    uintptr_t last = berth__page_map_address(map, base) + size_bytes - 1;
+    return (last >> map->page_log2) + 1;
 }
 
 berth_status berth__page_map_set(berth__page_map *map, const void *base, size_t size_bytes, void *value)
 {
-    uintptr_t first = (uintptr_t)base >> berth__page_log2;
-    uintptr_t end = end_page(base, size_bytes);
+    uintptr_t first = berth__page_map_address(map, base) >> map->page_log2;
+    uintptr_t end = end_page(map, base, size_bytes);
     if (end > (uintptr_t)1 << (3 * berth__page_fan_log2))
-        return berth__fail(BERTH_UNSUPPORTED, "the device gave memory at %p, beyond 48 bits of address",
-                           base);
+        return berth__fail(BERTH_UNSUPPORTED, "the device gave memory at %p, beyond %u bits of address", base,
+                           3 * berth__page_fan_log2 + map->page_log2);
     for (uintptr_t page = first; page < end; page = (page | (berth__page_fan - 1)) + 1)
         if (!leaf_of(map, page))
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to note where %zu bytes at %p lie",
@@ -79,5 +108,5 @@ berth_status berth__page_map_set(berth__page_map *map, const void *base, size_t 
 
 void berth__page_map_clear(berth__page_map *map, const void *base, size_t size_bytes)
 {
-    fill(map, (uintptr_t)base >> berth__page_log2, end_page(base, size_bytes), NULL);
+    fill(map, berth__page_map_address(map, base) >> map->page_log2, end_page(map, base, size_bytes), NULL);
 }

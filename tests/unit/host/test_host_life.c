@@ -574,6 +574,86 @@ static void test_fork_while_threads_are_busy(void **state)
     berth_allocator_release(b.cache);
 }
 
+/* ---- Fork with a background thread, and other threads in every kind of call ---------------------------- */
+
+static void *call_everything(void *context)
+{
+    busy *b = context;
+    berth_stream *stream = NULL;
+    if (berth_stream_create(berth_device_cpu(), &stream) != BERTH_OK)
+        return b;
+    while (!atomic_load(&b->stop)) {
+        void *p[8] = {0};
+        berth_host_cache_figures f = {.struct_size = sizeof f};
+        for (int i = 0; i < 8; i++)
+            if (berth_allocate(b->cache, (size_t)3000 << i, 64, NULL, &p[i]) == BERTH_OK && i % 2)
+                berth_record_use(b->cache, p[i], stream);
+        for (int i = 0; i < 8; i++) {
+            berth_host_cache_explain(b->cache, p[i], 0, NULL, NULL, NULL);
+            berth_deallocate(b->cache, p[i], 0, i % 3 ? NULL : stream);
+        }
+        berth_host_cache_figures_get(b->cache, &f);
+        berth_trim(b->cache, 32 << 10, NULL);
+        berth_host_cache_collect(b->cache, NULL);
+    }
+    berth_stream_destroy(stream);
+    return NULL;
+}
+
+static int child_that_ends_the_cache(busy *b, void *inherited)
+{
+    int failed = child(b, inherited);
+    berth_stats stats = {.struct_size = sizeof stats};
+    berth_host_cache_figures f = {.struct_size = sizeof f};
+    if (failed)
+        return failed;
+    if (berth_stats_get(b->cache, &stats) != BERTH_OK ||
+        berth_host_cache_figures_get(b->cache, &f) != BERTH_OK)
+        return 6;
+    /* What other threads were doing does not go on, and the figures are those of what is there. */
+    if (stats.bytes_in_use != f.live_bytes)
+        return 7;
+    if (stats.bytes_reserved != f.live_bytes + f.waiting_bytes + f.idle_bytes)
+        return 8;
+    berth_allocator_release(b->cache);
+    return 0;
+}
+
+static void test_fork_with_background_and_busy_threads(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* TSan cannot follow a child of a program with threads */
+#endif
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.background_us = 20;
+    options.soft_limit_bytes = 1 << 20;
+    options.hard_limit_bytes = 64 << 20;
+    busy b = {0};
+    void *inherited = NULL;
+    assert_int_equal(berth_host_cache_create(&options, &b.cache), BERTH_OK);
+    assert_int_equal(berth_allocate(b.cache, 5000, 64, NULL, &inherited), BERTH_OK);
+    pthread_t ids[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&ids[i], NULL, call_everything, &b);
+    for (int i = 0; i < 40; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            _exit(child_that_ends_the_cache(&b, inherited));
+        }
+        int status = -1;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    atomic_store(&b.stop, true);
+    for (int i = 0; i < 3; i++)
+        pthread_join(ids[i], NULL);
+    assert_int_equal(berth_deallocate(b.cache, inherited, 0, NULL), BERTH_OK);
+    berth_allocator_release(b.cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +670,7 @@ int main(void)
         cmocka_unit_test(test_other_threads_stocks_are_used_first),
         cmocka_unit_test(test_background_collects),
         cmocka_unit_test(test_fork_while_threads_are_busy),
+        cmocka_unit_test(test_fork_with_background_and_busy_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

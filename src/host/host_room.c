@@ -1,0 +1,216 @@
+/* Room for more memory: the two limits, memory on its way back to the device, and what is said when there is
+ * no room. */
+#include "host/host.h"
+
+/* ---- Memory on its way back -------------------------------------------------------------------------- */
+
+/* With the lock held. */
+static void release_begin(host_cache *c, host_release *r)
+{
+    r->number = ++c->releases;
+    r->newer = NULL;
+    r->older = c->newest_release;
+    *(r->older ? &r->older->newer : &c->oldest_release) = r;
+    c->newest_release = r;
+}
+
+/* With the lock held: the device has the memory; whoever waits for that may look again. */
+static void release_end(host_cache *c, host_release *r)
+{
+    *(r->older ? &r->older->newer : &c->oldest_release) = r->newer;
+    *(r->newer ? &r->newer->older : &c->newest_release) = r->older;
+    atomic_fetch_sub_explicit(&c->reserved, r->bytes - r->keep_bytes, memory_order_relaxed);
+    while (r->segments) {
+        host_segment *s = r->segments;
+        r->segments = s->next;
+        berth__host_give_segment(c, s);
+    }
+    pthread_cond_broadcast(&c->release_ended);
+}
+
+static void destroy_events(host_segment *s)
+{
+    for (uint32_t i = 0; i < s->blocks; i++) {
+        berth_event_destroy(s->first[i].first_use.event);
+        s->first[i].first_use.event = NULL;
+    }
+}
+
+/* Gives the segments of a release that has begun back to the device. */
+static void release_run(host_cache *c, host_release *r)
+{
+    for (host_segment *s = r->segments; s; s = s->next) {
+        destroy_events(s);
+        berth__annotate_defined(berth__host_base(s), s->bytes);
+        if (berth_device_release(c->device, BERTH_MEMORY_PINNED, berth__host_base(s), s->bytes, NULL) !=
+            BERTH_OK)
+            berth__log(BERTH_LOG_WARNING, "%s: the device did not take %zu bytes back: %s", c->name, s->bytes,
+                       berth_last_error()->message);
+        atomic_fetch_add_explicit(&c->device_releases, 1, memory_order_relaxed);
+    }
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    release_end(c, r);
+    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+}
+
+/* With the lock held, and the world going on. Waits for those that have begun by now, not for later ones. */
+static bool await_locked(host_cache *c)
+{
+    uint64_t last = c->releases;
+    bool waited = false;
+    while (c->oldest_release && c->oldest_release->number <= last) {
+        pthread_cond_wait(&c->release_ended, &c->lock);
+        waited = true;
+    }
+    return waited;
+}
+
+bool berth__host_await_releases(host_cache *c)
+{
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    bool waited = await_locked(c);
+    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+    return waited;
+}
+
+size_t berth__host_release_idle(host_cache *c, uint64_t keep_bytes)
+{
+    host_release r = {0};
+    berth__host_stop(c);
+    berth__host_flush_stocks(c);
+    berth__host_take_idle_segments(c, keep_bytes, UINT64_MAX, &r);
+    if (r.segments)
+        release_begin(c, &r);
+    berth__host_resume(c);
+    if (r.segments)
+        release_run(c, &r);
+    return r.bytes;
+}
+
+void berth__host_release_all(host_cache *c)
+{
+    host_release r = {0};
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    while (c->segments) {
+        host_segment *s = c->segments;
+        berth__host_unlist(c, s);
+        r.bytes += s->bytes;
+        s->next = r.segments;
+        r.segments = s;
+    }
+    release_begin(c, &r);
+    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+    release_run(c, &r);
+}
+
+/* ---- The soft limit ---------------------------------------------------------------------------------- */
+
+bool berth__host_exceeds_soft_limit(host_cache *c)
+{
+    return berth__host_is(c, HOST_SOFT_LIMIT) &&
+           atomic_load_explicit(&c->idle, memory_order_relaxed) >
+               atomic_load_explicit(&c->soft_limit, memory_order_relaxed) &&
+           atomic_load_explicit(&c->releasable, memory_order_relaxed) != 0;
+}
+
+void berth__host_keep_soft_limit(host_cache *c)
+{
+    if (berth__host_exceeds_soft_limit(c))
+        berth__host_release_idle(c, atomic_load_explicit(&c->soft_limit, memory_order_relaxed));
+}
+
+/* ---- The hard limit ---------------------------------------------------------------------------------- */
+
+/* With the lock held: bytes that may still be taken from the device. */
+static uint64_t room_left(host_cache *c)
+{
+    uint64_t limit = atomic_load_explicit(&c->hard_limit, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&c->reserved, memory_order_relaxed);
+    return limit == 0 ? UINT64_MAX : reserved < limit ? limit - reserved : 0;
+}
+
+/* The largest run of at most `most` blocks that fits into `room` bytes; 0 if not even one does. */
+static uint32_t fitting_run(const host_cache *c, uint32_t bin, uint32_t most, uint64_t room)
+{
+    uint32_t blocks = most;
+    while (blocks && berth__host_run_bytes(c, bin, blocks) > room)
+        blocks /= 2;
+    return blocks;
+}
+
+/* With the lock held. [M4] */
+static void claim_bytes(host_cache *c, uint64_t bytes)
+{
+    (void)BERTH_ASSERT(bytes <= room_left(c), "[M4] a limit is never exceeded");
+    atomic_fetch_add_explicit(&c->reserved, bytes, memory_order_relaxed);
+}
+
+static bool claim_whole_run(host_cache *c, uint32_t bin, uint32_t blocks)
+{
+    uint64_t bytes = berth__host_run_bytes(c, bin, blocks);
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    bool fits = bytes <= room_left(c);
+    if (fits)
+        claim_bytes(c, bytes);
+    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+    return fits;
+}
+
+void berth__host_unclaim(host_cache *c, uint64_t bytes)
+{
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    atomic_fetch_sub_explicit(&c->reserved, bytes, memory_order_relaxed);
+    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+}
+
+/* While stopped: takes as many idle segments as a run lacks room for, and claims what that leads to. What they
+ * take up becomes this thread's in the moment the device has it, so that no other thread gets ahead. */
+static uint32_t claim_with_release(host_cache *c, uint32_t bin, uint32_t most, host_release *r)
+{
+    uint64_t limit = atomic_load_explicit(&c->hard_limit, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&c->reserved, memory_order_relaxed);
+    uint64_t then = reserved + berth__host_run_bytes(c, bin, most);
+    berth__host_take_idle_segments(c, 0, then > limit ? then - limit : 0, r);
+    uint64_t left = reserved - r->bytes;
+    uint32_t blocks = fitting_run(c, bin, most, left < limit ? limit - left : 0);
+    uint64_t bytes = blocks ? berth__host_run_bytes(c, bin, blocks) : 0;
+    r->keep_bytes = bytes < r->bytes ? bytes : r->bytes;
+    claim_bytes(c, bytes - r->keep_bytes);
+    if (r->segments)
+        release_begin(c, r);
+    return blocks;
+}
+
+berth_status berth__host_claim(host_cache *c, const host_wish *w, uint32_t most_blocks, uint32_t *blocks,
+                               host_block **found)
+{
+    *found = NULL;
+    for (;;) {
+        *blocks = most_blocks;
+        if (claim_whole_run(c, w->bin, most_blocks))
+            return BERTH_OK;
+        berth__host_collect(c, true);
+        host_release r = {0};
+        bool waited = false;
+        berth__host_stop(c);
+        berth__host_flush_stocks(c);
+        *found = berth__host_take_aligned(c, w->bin, w->alignment);
+        if (*found) {
+            atomic_store_explicit(&(*found)->label, NULL, memory_order_relaxed);
+            atomic_store_explicit(&(*found)->state, HOST_LEAVING, memory_order_relaxed);
+        } else
+            *blocks = claim_with_release(c, w->bin, most_blocks, &r);
+        berth__meter_resume(&c->meter);
+        if (!*found && *blocks == 0 && !r.segments)
+            waited = await_locked(c);
+        berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+        if (r.segments) {
+            release_run(c, &r);
+            berth__meter_count_retry(&c->meter);
+        }
+        if (*found || *blocks)
+            return BERTH_OK;
+        if (r.bytes == 0 && !waited)
+            return berth__host_over_budget(c, w);
+    }
+}
