@@ -16,6 +16,15 @@
 #define NOBODY UINT32_MAX
 enum { AXIS = 12, SMALLEST = 24, LARGEST = 1000, SHADES = 4, COLOURS = 12, NO_CLASS = 255 };
 
+/* One direction of the grid. Millions of buffers ask for their cells, so that where cells begin and have their
+ * middles is found once. */
+typedef struct axis {
+    uint64_t span;
+    unsigned cells;
+    uint64_t first[2 * LARGEST];  /* what lies here or after lies in this cell or after */
+    uint64_t middle[2 * LARGEST]; /* rounded down */
+} axis;
+
 typedef struct grid {
     const berth_problem *problem;
     const uint64_t *offsets;
@@ -27,6 +36,7 @@ typedef struct grid {
     uint32_t *cells;        /* rows from the top, halves included */
     char *letters;          /* by character, 0: none */
     unsigned char *classes; /* by buffer: its colour or shade, NO_CLASS until it has one */
+    axis across, upward;
 } grid;
 
 /* ---- Surroundings -------------------------------------------------------------------------------- */
@@ -72,24 +82,33 @@ static uint64_t middle(unsigned k, unsigned n, uint64_t span)
     return (uint64_t)((unsigned __int128)span * (2 * (uint64_t)k + 1) / (2 * (uint64_t)n));
 }
 
-/* The first cell whose middle is at or after `at`. */
-static unsigned cell_from(uint64_t at, unsigned n, uint64_t span)
+static void axis_fill(axis *a, unsigned cells, uint64_t span)
 {
-    unsigned low = 0, high = n;
-    while (low < high) {
-        unsigned k = (low + high) / 2;
-        if (middle(k, n, span) < at)
-            low = k + 1;
-        else
-            high = k;
+    a->cells = cells;
+    a->span = span;
+    for (unsigned k = 0; k < cells; k++) {
+        a->middle[k] = middle(k, cells, span);
+        a->first[k] = (uint64_t)(((unsigned __int128)span * k + cells - 1) / cells);
     }
-    return low;
 }
 
-static unsigned cell_of(uint64_t at, unsigned n, uint64_t span)
+/* The first cell whose middle is at or after `at`: guessed, and put right where rounding erred. */
+static unsigned cell_from(const axis *a, uint64_t at)
 {
-    unsigned k = (unsigned)((unsigned __int128)at * n / span);
-    return k < n ? k : n - 1;
+    double guess = (double)at / (double)a->span * a->cells;
+    unsigned k = guess < a->cells ? (unsigned)guess : a->cells;
+    while (k > 0 && a->middle[k - 1] >= at)
+        k--;
+    while (k < a->cells && a->middle[k] < at)
+        k++;
+    return k;
+}
+
+/* The cell that `at` lies in; its middle is the next one or the last one. */
+static unsigned cell_of(const axis *a, uint64_t at)
+{
+    unsigned k = cell_from(a, at);
+    return k < a->cells && a->first[k] <= at ? k : k ? k - 1 : 0;
 }
 
 static void find_span(grid *g)
@@ -111,17 +130,17 @@ static void find_span(grid *g)
 static void fill_piece(grid *g, size_t buffer, int64_t lower, int64_t upper, bool specks)
 {
     uint64_t size = g->problem->buffers[buffer].size_bytes, start = g->offsets[buffer];
-    unsigned x0 = cell_from((uint64_t)lower - (uint64_t)g->first, g->columns, g->span);
-    unsigned x1 = cell_from((uint64_t)upper - (uint64_t)g->first, g->columns, g->span);
+    unsigned x0 = cell_from(&g->across, (uint64_t)lower - (uint64_t)g->first);
+    unsigned x1 = cell_from(&g->across, (uint64_t)upper - (uint64_t)g->first);
     unsigned rows = g->rows * g->halves;
-    unsigned y0 = cell_from(start, rows, g->peak), y1 = cell_from(start + size, rows, g->peak);
+    unsigned y0 = cell_from(&g->upward, start), y1 = cell_from(&g->upward, start + size);
     bool is_speck = x0 == x1 || y0 == y1;
     if (is_speck != specks)
         return;
     if (x0 == x1) /* between two middles: the cell that it lies in */
-        x0 = cell_of((uint64_t)lower - (uint64_t)g->first, g->columns, g->span), x1 = x0 + 1;
+        x0 = cell_of(&g->across, (uint64_t)lower - (uint64_t)g->first), x1 = x0 + 1;
     if (y0 == y1)
-        y0 = cell_of(start, rows, g->peak), y1 = y0 + 1;
+        y0 = cell_of(&g->upward, start), y1 = y0 + 1;
     for (unsigned y = y0; y < y1; y++)
         for (unsigned x = x0; x < x1; x++) {
             uint32_t *cell = &g->cells[(rows - 1 - y) * g->columns + x];
@@ -296,6 +315,8 @@ bool cli_map_draw(FILE *out, const berth_problem *problem, const uint64_t *offse
     g.columns = width - AXIS;
     g.rows = height - 2;
     g.halves = style->colour && !style->ascii ? 2 : 1;
+    axis_fill(&g.across, g.columns, g.span);
+    axis_fill(&g.upward, g.rows * g.halves, g.peak);
     size_t cells = (size_t)g.columns * g.rows * g.halves;
     g.cells = malloc(cells * sizeof *g.cells);
     g.letters = calloc((size_t)g.columns * g.rows, 1);

@@ -78,7 +78,8 @@ static berth_stop on_progress(void *context, const berth_progress *progress)
                                                                            : BERTH_STOP_DONE;
 }
 
-berth_status cli_solve(cli_solving *s, const berth_problem *problem, uint64_t *offsets)
+berth_status cli_solve(cli_solving *s, berth_problem_file *file, const berth_problem *problem,
+                       uint64_t *offsets)
 {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, before;
     s->options.struct_size = sizeof s->options;
@@ -90,7 +91,8 @@ berth_status cli_solve(cli_solving *s, const berth_problem *problem, uint64_t *o
     interrupted = 0;
     sigaction(SIGINT, &action, &before);
     s->started = s->shown = now();
-    berth_status status = berth_solve(problem, &s->options, offsets, &s->certificate);
+    berth_status status = berth_problem_file_solve(file, problem->capacity_bytes, problem->alignment,
+                                                   &s->options, offsets, &s->certificate);
     double time = now();
     sigaction(SIGINT, &before, NULL);
     if (s->shown > s->started)

@@ -2,7 +2,7 @@
 #ifndef BERTH_CLI_SOLVING_H
 #define BERTH_CLI_SOLVING_H
 
-#include "berth/problem.h"
+#include "berth/problem_file.h"
 
 enum { CLI_PHASES = 64 };
 
@@ -31,8 +31,9 @@ typedef struct cli_solving {
     bool talks; /* progress goes to a terminal */
 } cli_solving;
 
-/* As berth_solve. The first Ctrl-C ends the search with the best plan so far, a second one the command. */
-berth_status cli_solve(cli_solving *solving, const berth_problem *problem, uint64_t *offsets);
+/* As berth_problem_file_solve, with the capacity and the alignment of `problem`. The first Ctrl-C ends the search with the best plan so far, a second one the command. */
+berth_status cli_solve(cli_solving *solving, berth_problem_file *file, const berth_problem *problem,
+                       uint64_t *offsets);
 
 /* "yes", "clock", ... as --json says it. */
 const char *cli_fits_word(berth_fits fits);

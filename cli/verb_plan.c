@@ -297,7 +297,8 @@ static int plan_run(int argc, char **argv)
     a.solving.options.minimise = r.minimise;
     a.solving.budget_seconds = r.budget_seconds;
     a.offsets = malloc((a.problem.buffer_count + 1) * sizeof *a.offsets);
-    berth_status status = a.offsets ? cli_solve(&a.solving, &a.problem, a.offsets) : BERTH_OUT_OF_HOST_MEMORY;
+    berth_status status =
+        a.offsets ? cli_solve(&a.solving, a.file, &a.problem, a.offsets) : BERTH_OUT_OF_HOST_MEMORY;
     code = status ? cli_problem_fail("plan", status, r.input) : answer(&r, &a);
     free(a.offsets);
     berth_problem_file_destroy(a.file);

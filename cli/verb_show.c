@@ -16,8 +16,7 @@ typedef struct show_request {
 } show_request;
 
 /* The offsets that the file has, proven, or a plan made for the purpose. */
-static int offsets_of(const show_request *r, const berth_problem_file *file, uint64_t *offsets,
-                      uint64_t *peak)
+static int offsets_of(const show_request *r, berth_problem_file *file, uint64_t *offsets, uint64_t *peak)
 {
     const berth_problem *problem = berth_problem_file_problem(file);
     const uint64_t *given = berth_problem_file_offsets(file);
@@ -29,12 +28,12 @@ static int offsets_of(const show_request *r, const berth_problem_file *file, uin
         return status ? cli_problem_fail("show", status, r->input) : CLI_OK;
     }
     cli_solving solving = {.options.effort = BERTH_EFFORT_FAST};
-    berth_status status = cli_solve(&solving, problem, offsets);
+    berth_status status = cli_solve(&solving, file, problem, offsets);
     *peak = solving.certificate.peak_bytes;
     return status ? cli_problem_fail("show", status, r->input) : CLI_OK;
 }
 
-static int draw(const show_request *r, const berth_problem_file *file)
+static int draw(const show_request *r, berth_problem_file *file)
 {
     const berth_problem *problem = berth_problem_file_problem(file);
     uint64_t *offsets = malloc((problem->buffer_count + 1) * sizeof *offsets), peak = 0;

@@ -1,5 +1,6 @@
 /* The planner's figures: generated families of up to a million buffers written as CSV, then read, bounded and
- * planned, each in a process of its own so that its memory can be told. Prints the best of several rounds.
+ * planned, each in a process of its own so that its memory can be told; then from file to file. Prints the best of
+ * several rounds.
  *
  *     build-bench/bench/plan_figures [--rounds N] [--count N] [FILE.csv...]
  *
@@ -18,6 +19,7 @@
 
 typedef struct outcome {
     double read, bound, solve; /* seconds */
+    double whole;              /* reading, planning by auto, writing */
     double ratio;              /* peak over lower bound */
     long memory_kib;           /* of the whole process */
     bool ok;
@@ -121,15 +123,43 @@ static void run(const char *path, const char *solver, outcome *out)
     out->ok = berth_problem_check(problem, offsets, NULL) == BERTH_OK;
 }
 
-static outcome measure(const char *path, const char *solver, int rounds)
+/* What `berth plan -o` does, without its report. */
+static void run_whole(const char *path, const char *output, outcome *out)
 {
-    outcome best = {.read = 1e9, .bound = 1e9, .solve = 1e9, .ok = true};
+    berth_problem_file *file;
+    double t0 = now();
+    if (berth_problem_file_read(path, &file))
+        return;
+    double t1 = now();
+    const berth_problem *problem = berth_problem_file_problem(file);
+    uint64_t *offsets = malloc((problem->buffer_count + 1) * sizeof *offsets);
+    berth_certificate c = {.struct_size = sizeof c};
+    if (!offsets || berth_problem_file_solve(file, 0, 0, NULL, offsets, &c))
+        return;
+    double t2 = now();
+    out->ok = berth_problem_file_write(file, offsets, output) == BERTH_OK;
+    out->read = t1 - t0;
+    out->solve = t2 - t1;
+    out->whole = now() - t0;
+    out->ratio = c.lower_bound_bytes ? (double)c.peak_bytes / (double)c.lower_bound_bytes : 1;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    out->memory_kib = usage.ru_maxrss;
+}
+
+/* With `output`, the whole way; else by one solver. */
+static outcome measure(const char *path, const char *solver, const char *output, int rounds)
+{
+    outcome best = {.read = 1e9, .bound = 1e9, .solve = 1e9, .whole = 1e9, .ok = true};
     outcome *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int k = 0; k < rounds && shared != MAP_FAILED; k++) {
         memset(shared, 0, sizeof *shared);
         pid_t child = fork();
         if (child == 0) {
-            run(path, solver, shared);
+            if (output)
+                run_whole(path, output, shared);
+            else
+                run(path, solver, shared);
             _exit(0);
         }
         int status;
@@ -138,6 +168,7 @@ static outcome measure(const char *path, const char *solver, int rounds)
         best.read = shared->read < best.read ? shared->read : best.read;
         best.bound = shared->bound < best.bound ? shared->bound : best.bound;
         best.solve = shared->solve < best.solve ? shared->solve : best.solve;
+        best.whole = shared->whole < best.whole ? shared->whole : best.whole;
         best.ratio = shared->ratio;
         best.memory_kib = shared->memory_kib;
     }
@@ -157,7 +188,7 @@ static int families_table(size_t largest, int rounds)
         for (size_t count = largest / 100; count <= largest; count *= 10) {
             if (!write_family(f, count, path))
                 return 1;
-            outcome o = measure(path, "greedy", rounds);
+            outcome o = measure(path, "greedy", NULL, rounds);
             printf("%-10s %9zu %8.1fms %8.1fms %8.1fms %5ld MB %8.4f%s\n", families[f].name, count,
                    o.read * 1e3, o.bound * 1e3, o.solve * 1e3, o.memory_kib / 1024, o.ratio,
                    o.ok ? "" : "  NOT VALID");
@@ -170,15 +201,43 @@ static int families_table(size_t largest, int rounds)
     return failed;
 }
 
+/* From file to file by `auto`. Memory is promised in bytes a row; time is shown beside that of reading, since
+ * seconds are the machine's. */
+static int whole_table(size_t count, int rounds)
+{
+    enum { BYTES_A_ROW = 120 };
+    char path[] = "/tmp/berth_figures_XXXXXX", output[] = "/tmp/berth_planned_XXXXXX";
+    int fd = mkstemp(path), second = mkstemp(output), failed = 0;
+    if (fd < 0 || second < 0)
+        return 1;
+    close(fd);
+    close(second);
+    printf("\n%-10s %9s %10s %14s %12s %8s\n", "whole", "buffers", "time", "times reading", "bytes a row",
+           "peak/lb");
+    for (size_t f = 0; f < sizeof families / sizeof families[0] && !failed; f++) {
+        if (!write_family(f, count, path))
+            return 1;
+        outcome o = measure(path, NULL, output, rounds);
+        double bytes = (double)o.memory_kib * 1024 / (double)count;
+        bool above = count >= 1000000 && bytes > BYTES_A_ROW;
+        printf("%-10s %9zu %8.2f s %14.1f %12.1f %8.4f%s%s\n", families[f].name, count, o.whole,
+               o.whole / o.read, bytes, o.ratio, o.ok ? "" : "  NOT WRITTEN", above ? "  ABOVE 120" : "");
+        failed |= !o.ok || above;
+    }
+    unlink(path);
+    unlink(output);
+    return failed;
+}
+
 static int file_table(char **paths, int count, int rounds)
 {
     int failed = 0;
     printf("\n%-44s %10s %9s %12s\n", "auto", "time", "peak/lb", "best single");
     for (int i = 0; i < count; i++) {
-        outcome automatic = measure(paths[i], "auto", rounds);
+        outcome automatic = measure(paths[i], "auto", NULL, rounds);
         double single = 1e9;
         for (size_t k = 1; berth_solver_name(k); k++) {
-            outcome o = measure(paths[i], berth_solver_name(k), 1);
+            outcome o = measure(paths[i], berth_solver_name(k), NULL, 1);
             single = o.ratio < single ? o.ratio : single;
         }
         const char *name = strrchr(paths[i], '/');
@@ -205,6 +264,7 @@ int main(int argc, char **argv)
             break;
     }
     int failed = families_table(count, rounds < 1 ? 1 : rounds);
+    failed |= whole_table(count, rounds < 1 ? 1 : rounds);
     if (first < argc)
         failed |= file_table(argv + first, argc - first, rounds < 1 ? 1 : rounds);
     return failed;

@@ -28,6 +28,13 @@ BERTH_API void berth_problem_file_destroy(berth_problem_file *file);
  * set them. The row with which a saved plan (berth_plan_save) keeps its fingerprint is no buffer of it. It belongs to the file and lives as long. Any thread. */
 BERTH_API const berth_problem *berth_problem_file_problem(const berth_problem_file *file);
 
+/* berth_solve for the file's problem with this capacity (0: none) and alignment (0 or 1: rounds nothing), in half the
+ * memory: the buffers are folded away while it searches. Until it returns, nobody may look at the file or its
+ * problem, the progress callback included. One thread at a time a file. Statuses as berth_solve. */
+BERTH_API berth_status berth_problem_file_solve(berth_problem_file *file, uint64_t capacity_bytes,
+                                                uint32_t alignment, const berth_solve_options *options,
+                                                uint64_t *offsets, berth_certificate *certificate);
+
 /* The column `offset`, one number a buffer and BERTH_NO_OFFSET where it is empty, or NULL if there is none.
  * Nothing is known about it before berth_problem_check has proven it. Belongs to the file. */
 BERTH_API const uint64_t *berth_problem_file_offsets(const berth_problem_file *file);

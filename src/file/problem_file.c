@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "file/folded.h"
 #include "file/names.h"
+#include "planner/engine/solver.h"
 
 const berth_problem *berth_problem_file_problem(const berth_problem_file *file)
 {
@@ -72,6 +74,38 @@ size_t berth_problem_file_line(const berth_problem_file *file, size_t buffer)
     for (const char *p = file->text; (p = memchr(p, '\n', (size_t)(csv.record - p))); p++)
         line++;
     return line;
+}
+
+/* ---- A plan in little memory --------------------------------------------------------------------- */
+
+typedef struct solving {
+    berth_problem_file *file;
+    berth__folded folded;
+} solving;
+
+static void fold(void *context)
+{
+    solving *s = context;
+    berth__folded_close(&s->folded, s->file->buffers, s->file->problem.buffer_count);
+}
+
+static void unfold(void *context)
+{
+    solving *s = context;
+    berth__folded_open(&s->folded);
+}
+
+berth_status berth_problem_file_solve(berth_problem_file *file, uint64_t capacity_bytes, uint32_t alignment,
+                                      const berth_solve_options *options, uint64_t *offsets,
+                                      berth_certificate *certificate)
+{
+    if (!file)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "solving needs a file");
+    berth_problem problem = file->problem;
+    problem.capacity_bytes = capacity_bytes;
+    problem.alignment = alignment;
+    solving s = {.file = file};
+    return berth__solve(&problem, options, offsets, certificate, &(berth__solve_pause){fold, unfold, &s});
 }
 
 /* ---- A plan for a problem ----------------------------------------------------------------------- */

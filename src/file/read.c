@@ -405,9 +405,9 @@ static void drop_behind(reading *r)
     size_t done = (size_t)(r->csv.at - file->text);
     if (file->text_kind != BERTH__TEXT_MAPPED || done - r->dropped < DROP_BYTES)
         return;
-    size_t upto = done / DROP_BYTES * DROP_BYTES;
-    madvise((char *)(uintptr_t)file->text + r->dropped, upto - r->dropped, MADV_DONTNEED);
-    r->dropped = upto;
+    /* From the beginning: comparing names brings single pages back, and their neighbours. */
+    r->dropped = done / DROP_BYTES * DROP_BYTES;
+    madvise((char *)(uintptr_t)file->text, r->dropped, MADV_DONTNEED);
 }
 
 static berth_status read_rows(reading *r)

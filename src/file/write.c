@@ -77,6 +77,8 @@ static berth_status put_rows(berth__output *o, const berth_problem_file *file, c
             put_record(o, &csv); /* of sizes and lives, so it holds for any offsets */
             continue;
         }
+        if (row == file->problem.buffer_count)
+            return changed(BERTH_BAD_DATA);
         put_before(o, &csv, place);
         if (offsets[row] != BERTH_NO_OFFSET)
             berth__output_number(o, offsets[row]);
@@ -332,6 +334,8 @@ static berth_status convert_rows(berth__output *o, const converting *c)
             status = BERTH_BAD_DATA;
         if (!status && berth__problem_file_at_fingerprint(file, &csv))
             put_fingerprint(o, c, &csv);
+        else if (!status && row == file->problem.buffer_count)
+            status = BERTH_BAD_DATA;
         else if (!status)
             put_converted(o, c, &csv, row++);
     }

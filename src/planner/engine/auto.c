@@ -36,7 +36,7 @@ enum { HEURISTIC_SHARES = 32, WINDOW_ITEMS = 250 };
  * the effort, there are enough for a plan. */
 static uint64_t steps_of(berth_effort effort, uint64_t item_count)
 {
-    uint64_t searched = 20000 + 100 * item_count * item_count, least = 9 * item_count / 2;
+    uint64_t searched = 20000 + 100 * item_count * item_count, least = 4 * item_count;
     uint64_t most = item_count <= BERTH__EXACT_ITEMS ? 8000000 : 5000000;
     if (effort == BERTH_EFFORT_FAST) {
         searched = 20000 + 500 * item_count;
@@ -51,7 +51,10 @@ static uint64_t steps_of(berth_effort effort, uint64_t item_count)
     return searched > least ? searched : least;
 }
 
-static berth_status run_valleys(berth__search *search, unsigned from, unsigned to, uint64_t step_limit)
+/* The variants [from, to). After the first, none is begun above the limit, nor with fewer steps left than three
+ * quarters of `steps_each`: of ten million items, one that is not finished costs seconds and gains nothing. */
+static berth_status run_valleys(berth__search *search, unsigned from, unsigned to, uint64_t step_limit,
+                                uint64_t steps_each)
 {
     const berth__prepared *p = search->prepared;
     uint64_t *offsets = berth__heap_alloc(p->item_count * sizeof *offsets), peak;
@@ -59,7 +62,8 @@ static berth_status run_valleys(berth__search *search, unsigned from, unsigned t
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u offsets", p->item_count);
     berth_status status = BERTH_OK;
     for (unsigned variant = from; variant < to && !search->stopped && !status; variant++) {
-        if (variant > 0 && search->steps >= step_limit)
+        if (variant > 0 && (search->steps >= step_limit ||
+                            search->step_budget - search->steps < steps_each - steps_each / 4))
             break;
         status = berth__valley_run(search, variant, search->best_peak, offsets, &peak);
         if (!status && peak != UINT64_MAX)
@@ -218,12 +222,15 @@ static berth_status pipeline(berth__search *search)
     HEURISTICS(0)
     if (is_large && !is_full)
         PHASE("pass", run_passes(search, BERTH__PASS_LIFE, BERTH__PASS_LIFE + 1, item_count + item_count / 2))
-    PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX))
+    const uint64_t steps_before = search->steps;
+    PHASE("valley", run_valleys(search, 0, 1, UINT64_MAX, 0))
+    const uint64_t valley_steps = search->steps - steps_before;
     if (is_large && !is_full)
         PHASE("repair, first look", berth__repair(search, item_count / 2))
     HEURISTICS(1)
     PUT_TOGETHER(is_large || is_full)
-    PHASE("valleys", run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30)))
+    PHASE("valleys",
+          run_valleys(search, 1, BERTH__VALLEY_VARIANTS, search->steps + part_of(search, 30), valley_steps))
     HEURISTICS(2)
     PHASE("greedy", run_greedy(search, &is_greedy_done))
     if (!is_small && !is_large && !is_full)

@@ -163,33 +163,35 @@ static berth_fits fits(const berth__search *search)
     return search->lower_bound > search->capacity ? BERTH_FITS_NO : BERTH_FITS_UNKNOWN;
 }
 
-static berth_status certify(const berth_problem *problem, const berth__search *search, berth_certificate *out)
+/* What the certificate says of the problem itself. Found before the search, which needs the problem no more. */
+static berth_status certify_problem(const berth_problem *problem, const berth__prepared *prepared,
+                                    berth_certificate *c)
 {
-    const berth__prepared *prepared = search->prepared;
-    uint64_t unit = prepared->unit_bytes;
-    berth_certificate c = {.struct_size = out->struct_size,
-                           .lower_bound_bytes = search->lower_bound * unit,
-                           .max_live_bytes = prepared->max_live * unit,
-                           .peak_bytes = search->best_peak * unit,
-                           .binding_time = prepared->max_live_time,
-                           .proven_optimal = search->best_peak <= search->lower_bound,
-                           .fits = fits(search),
-                           .stopped_by = search->stop,
-                           .steps = search->steps,
-                           .seed = search->seed};
-    if (c.fits == BERTH_FITS_NO && (c.stopped_by == BERTH_STOP_DONE || c.stopped_by == BERTH_STOP_OPTIMAL))
-        c.stopped_by = BERTH_STOP_INFEASIBLE;
-    memcpy(c.solver, search->best_solver, sizeof c.solver);
+    c->binding_time = prepared->max_live_time;
+    c->max_live_bytes = prepared->max_live * prepared->unit_bytes;
     for (size_t i = 0; i < problem->buffer_count; i++)
-        c.naive_bytes += berth__rules_size(problem, &problem->buffers[i]);
-    c.binding_buffers = berth__rules_live(problem, c.binding_time, NULL, 0);
-    *out = c;
-    return berth__rules_fingerprint(problem, &out->fingerprint);
+        c->naive_bytes += berth__rules_size(problem, &problem->buffers[i]);
+    c->binding_buffers = berth__rules_live(problem, c->binding_time, NULL, 0);
+    return berth__rules_fingerprint(problem, &c->fingerprint);
 }
 
-static berth_status solve_prepared(const berth_problem *problem, const berth__solver *solver,
-                                   const berth_solve_options *options, const berth__prepared *prepared,
-                                   uint64_t *offsets, berth_certificate *certificate)
+static void certify_search(const berth__search *search, berth_certificate *c)
+{
+    const uint64_t unit = search->prepared->unit_bytes;
+    c->lower_bound_bytes = search->lower_bound * unit;
+    c->peak_bytes = search->best_peak * unit;
+    c->proven_optimal = search->best_peak <= search->lower_bound;
+    c->fits = fits(search);
+    c->stopped_by = search->stop;
+    c->steps = search->steps;
+    c->seed = search->seed;
+    if (c->fits == BERTH_FITS_NO && (c->stopped_by == BERTH_STOP_DONE || c->stopped_by == BERTH_STOP_OPTIMAL))
+        c->stopped_by = BERTH_STOP_INFEASIBLE;
+    memcpy(c->solver, search->best_solver, sizeof c->solver);
+}
+
+static berth_status solve_prepared(const berth__solver *solver, const berth_solve_options *options,
+                                   const berth__prepared *prepared, uint64_t *offsets, berth_certificate *c)
 {
     berth__search search = {.prepared = prepared,
                             .solver = solver->name,
@@ -207,7 +209,8 @@ static berth_status solve_prepared(const berth_problem *problem, const berth__so
         search.stop = BERTH_STOP_OPTIMAL;
         snprintf(search.best_solver, sizeof search.best_solver, "%s", solver->name);
         berth__prepared_expand(prepared, NULL, offsets);
-        return certify(problem, &search, certificate);
+        certify_search(&search, c);
+        return BERTH_OK;
     }
     search.best = berth__heap_alloc(prepared->item_count * sizeof *search.best);
     if (!search.best)
@@ -217,7 +220,8 @@ static berth_status solve_prepared(const berth_problem *problem, const berth__so
     if (!status)
         berth__prepared_expand(prepared, search.best, offsets);
     berth__heap_free(search.best);
-    return status ? status : certify(problem, &search, certificate);
+    certify_search(&search, c);
+    return status;
 }
 
 berth_status berth__prove(const berth_problem *problem, const uint64_t *offsets,
@@ -242,6 +246,12 @@ berth_status berth__prove(const berth_problem *problem, const uint64_t *offsets,
 berth_status berth_solve(const berth_problem *problem, const berth_solve_options *options, uint64_t *offsets,
                          berth_certificate *certificate)
 {
+    return berth__solve(problem, options, offsets, certificate, NULL);
+}
+
+berth_status berth__solve(const berth_problem *problem, const berth_solve_options *options, uint64_t *offsets,
+                          berth_certificate *certificate, const berth__solve_pause *pause)
+{
     berth_solve_options complete = options_or_default(options);
     berth_status status = berth_problem_validate(problem);
     if (status)
@@ -254,12 +264,18 @@ berth_status berth_solve(const berth_problem *problem, const berth_solve_options
     if (!solver)
         return berth__fail(BERTH_NOT_FOUND, "there is no solver '%s'", complete.solver);
     berth__prepared prepared;
+    berth_certificate c = {.struct_size = sizeof c};
     status = berth__prepared_init(&prepared, problem);
     if (status)
         return status;
-    berth_certificate c = {.struct_size = sizeof c};
-    status = solve_prepared(problem, solver, &complete, &prepared, offsets, &c);
+    status = certificate ? certify_problem(problem, &prepared, &c) : BERTH_OK;
+    if (pause)
+        pause->begin(pause->context);
+    if (!status)
+        status = solve_prepared(solver, &complete, &prepared, offsets, &c);
     berth__prepared_finish(&prepared);
+    if (pause)
+        pause->end(pause->context);
     if (!status)
         status = berth__prove(problem, offsets, &c);
     BERTH_DCHECK(status != BERTH_INTERNAL, "[L1] [L2] [L3] the checker proves every plan");

@@ -99,4 +99,16 @@ extern const berth__solver berth__solver_best_fit_size;
 extern const berth__solver berth__solver_best_fit_area;
 extern const berth__solver berth__solver_best_fit_breadth;
 
+/* Told before the search and after it: in between nobody looks at the problem's buffers and gaps, so that their
+ * owner may fold them away. Both are called, or neither. */
+typedef struct berth__solve_pause {
+    void (*begin)(void *context);
+    void (*end)(void *context);
+    void *context;
+} berth__solve_pause;
+
+/* berth_solve; `pause` may be NULL. */
+berth_status berth__solve(const berth_problem *problem, const berth_solve_options *options, uint64_t *offsets,
+                          berth_certificate *certificate, const berth__solve_pause *pause);
+
 #endif

@@ -260,7 +260,8 @@ static berth_status put_rest_above(fitting *f)
     for (uint32_t i = 0; i < f->p->item_count; i++)
         if (f->offsets[i] != BERTH_NO_OFFSET && f->offsets[i] + f->p->size[i] > floor)
             floor = f->offsets[i] + f->p->size[i];
-    return berth__greedy_above(f->search, floor, f->offsets);
+    bool is_whole;
+    return berth__greedy_above(f->search, floor, UINT64_MAX, f->offsets, &is_whole);
 }
 
 static berth_status pass(fitting *f, const uint32_t *list)

@@ -26,7 +26,9 @@ berth_status berth__fit(berth__search *search, berth__fit_order order, berth__fi
 /* Writes the items in this order; `list` has item_count places. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__fit_list(const berth__prepared *prepared, berth__fit_order order, uint32_t *list);
 
-/* Places items whose offset is BERTH_NO_OFFSET by time-ordered best fit at `floor` and above; in greedy.c. */
-berth_status berth__greedy_above(berth__search *search, uint64_t floor, uint64_t *offsets);
+/* Places items whose offset is BERTH_NO_OFFSET by time-ordered best fit at `floor` and above; in greedy.c. Where
+ * that comes to `limit` it is given up: *is_whole is false, and some have no offset. */
+berth_status berth__greedy_above(berth__search *search, uint64_t floor, uint64_t limit, uint64_t *offsets,
+                                 bool *is_whole);
 
 #endif

@@ -32,8 +32,9 @@ static uint32_t *list_ends(const berth__prepared *p)
 
 /* Goes through the columns; what ends comes before what begins. All that begin in a column are live together,
  * so time does not order them: the longest-lived goes first, down in the arena, where it is in nobody's way.
+ * An arena as large as the limit is given up.
  * A stop for want of steps is not heeded: this plan is worth its few, since it may be the only one. */
-static berth_status walk(berth__search *search, berth__blocks *blocks, const uint32_t *ends,
+static berth_status walk(berth__search *search, uint64_t limit, berth__blocks *blocks, const uint32_t *ends,
                          uint32_t *block_of, uint64_t *offsets)
 {
     const berth__prepared *p = search->prepared;
@@ -52,6 +53,8 @@ static berth_status walk(berth__search *search, berth__blocks *blocks, const uin
             if (status)
                 return status;
             offsets[i] = blocks->nodes[block_of[i]].start;
+            if (blocks->end >= limit)
+                return BERTH_OK;
             if (berth__search_step(search, 1) && search->stop != BERTH_STOP_STEPS)
                 return BERTH_OK;
         }
@@ -60,7 +63,8 @@ static berth_status walk(berth__search *search, berth__blocks *blocks, const uin
     return BERTH_OK;
 }
 
-berth_status berth__greedy_above(berth__search *search, uint64_t floor, uint64_t *offsets)
+berth_status berth__greedy_above(berth__search *search, uint64_t floor, uint64_t limit, uint64_t *offsets,
+                                 bool *is_whole)
 {
     const berth__prepared *p = search->prepared;
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;
@@ -73,9 +77,10 @@ berth_status berth__greedy_above(berth__search *search, uint64_t floor, uint64_t
     else /* what is below the floor is one block that is never given back */
         status = floor ? berth__blocks_take(&blocks, floor, 1, &ground) : BERTH_OK;
     if (!status)
-        status = walk(search, &blocks, ends, block_of, offsets);
+        status = walk(search, limit, &blocks, ends, block_of, offsets);
     if (!status && search->stopped && search->stop == BERTH_STOP_CLOCK)
         berth__stack_above(p, offsets);
+    *is_whole = !status && blocks.end < limit;
     berth__heap_free(block_of);
     berth__heap_free(ends);
     berth__blocks_finish(&blocks);
@@ -89,8 +94,10 @@ static berth_status by_time(berth__search *search)
     if (!offsets)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u offsets", p->item_count);
     memset(offsets, 0xff, p->item_count * sizeof *offsets); /* BERTH_NO_OFFSET */
-    berth_status status = berth__greedy_above(search, 0, offsets);
-    if (!status && !(search->stopped && search->stop == BERTH_STOP_CANCELLED))
+    /* As large as the best so far it is of no use. */
+    bool is_whole = false;
+    berth_status status = berth__greedy_above(search, 0, search->best_peak, offsets, &is_whole);
+    if (!status && is_whole && !(search->stopped && search->stop == BERTH_STOP_CANCELLED))
         berth__search_offer(search, offsets, "greedy");
     berth__heap_free(offsets);
     return status;

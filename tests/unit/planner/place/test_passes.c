@@ -21,19 +21,18 @@ enum { SCALE = 1 };
 enum { SCALE = 4 };
 #endif
 
-static void test_heights(void **state)
+static void heights_of(uint32_t columns)
 {
-    (void)state;
-    enum { COLUMNS = 77 };
-    uint64_t random = 3, height[COLUMNS] = {0};
+    enum { MOST_COLUMNS = 600 };
+    uint64_t random = 3, height[MOST_COLUMNS] = {0};
     berth__heights heights;
-    assert_true(berth__heights_init(&heights, COLUMNS));
+    assert_true(columns <= MOST_COLUMNS && berth__heights_init(&heights, columns));
     for (int round = 0; round < 4000; round++) {
         if (round == 2000) {
             memset(height, 0, sizeof height);
             berth__heights_clear(&heights);
         }
-        uint32_t from = random_below(&random, COLUMNS), to = from + 1 + random_below(&random, COLUMNS - from);
+        uint32_t from = random_below(&random, columns), to = from + 1 + random_below(&random, columns - from);
         uint64_t most = 0, to_height = random_below(&random, 100 + (uint32_t)round);
         for (uint32_t c = from; c < to; c++)
             most = height[c] > most ? height[c] : most;
@@ -44,6 +43,15 @@ static void test_heights(void **state)
         berth__heights_raise(&heights, from, to, to_height);
     }
     berth__heights_finish(&heights);
+}
+
+/* Around the size of a block, and of a level of the tree. */
+static void test_heights(void **state)
+{
+    (void)state;
+    static const uint32_t columns[] = {1, 7, 8, 9, 16, 63, 64, 65, 77, 513, 600};
+    for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
+        heights_of(columns[k]);
 }
 
 /* Whether `item` as its hull is free of all other placed pieces at `at`. */
