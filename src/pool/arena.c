@@ -289,11 +289,24 @@ void berth__arena_remove_segment(berth__arena *arena, berth__segment *segment)
     berth__span *span = segment->first;
     BERTH_DCHECK(!span->before && !span->after && span->index, "[A1] an idle segment is one free span");
     index_remove(span->index, span);
-    spare_push(arena, span);
+    berth__arena_unlist_segment(arena, segment);
+    berth__arena_drop_segment(arena, segment);
+}
+
+void berth__arena_unlist_segment(berth__arena *arena, berth__segment *segment)
+{
     berth__segment **place = &arena->segments;
     while (*place != segment)
         place = &(*place)->next;
     *place = segment->next;
+    segment->next = NULL;
+}
+
+void berth__arena_drop_segment(berth__arena *arena, berth__segment *segment)
+{
+    BERTH_DCHECK(!segment->first->before && !segment->first->after && !segment->first->index,
+                 "[A1] an idle segment is one span");
+    spare_push(arena, segment->first);
     give_segment(segment);
 }
 

@@ -108,6 +108,10 @@ berth_status berth__arena_add_segment(berth__arena *arena, uintptr_t address, si
                                       berth__index *index, berth__segment **out);
 /* Takes a segment out that is one free span. */
 void berth__arena_remove_segment(berth__arena *arena, berth__segment *segment);
+/* The same in two steps, for one that is a taken span: from the first on no address leads to it, so that
+ * another may come to lie where it was; the second gives its records back. */
+void berth__arena_unlist_segment(berth__arena *arena, berth__segment *segment);
+void berth__arena_drop_segment(berth__arena *arena, berth__segment *segment);
 
 /* The lowest span of an index that holds `size_bytes` at `alignment`, NULL if there is none; *address says
  * where in it the block starts. An alignment above the grain may pass by a span that would just do. Changes

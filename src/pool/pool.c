@@ -104,29 +104,44 @@ static inline __attribute__((always_inline)) bool grant(struct inside in, berth_
     return berth__meter_add_true_inside(in.slot, rounded);
 }
 
-/* Puts blocks back into the arena, and looks after limits and decay. */
-static void put_all(berth__pool *pool, berth__span **spans, uint32_t count)
+/* With the lock: goes inside, past stops of the meter itself, which do not take it. False: closing. */
+static bool enter_locked(berth__pool *pool, struct inside in)
 {
-    berth__pool_lock(pool);
+    while (!berth__pool_is_closing(pool)) {
+        if (berth__meter_enter(&pool->meter, in.slot))
+            return true;
+        berth__meter_wait_resumed(&pool->meter);
+    }
+    return false;
+}
+
+/* With the lock, so that nobody who has it misses a block between stock and arena: puts the thread's larger
+ * blocks back. */
+static void put_recent(berth__pool *pool, struct inside in)
+{
+    berth__span *out[BERTH__STOCK_MOST];
+    if (!enter_locked(pool, in))
+        return;
+    uint32_t count = berth__stock_clear_recent(in.stock, out);
+    berth__meter_leave(in.slot);
     for (uint32_t i = 0; i < count; i++)
-        berth__pool_put(pool, spans[i]);
-    berth__pool_settle(pool);
-    berth__pool_unlock(pool);
+        berth__pool_put(pool, out[i]);
 }
 
 /* What has been tried for one allocation. */
 struct attempt {
     size_t size_bytes, rounded, alignment;
     const berth_request *request;
-    berth__meter_slot *slot; /* the thread's, NULL if it has none */
-    bool counted;            /* by the meter, under the lock */
-    bool collected, flushed, gave_back, called;
+    struct inside in; /* the thread's own; no slot if it has none */
+    bool counted;     /* by the meter, under the lock */
+    bool collected, flushed, called;
     bool anywhere; /* there is no room for a piece: a small block may lie between large ones */
-    int growths;
+    int growths, squeezes;
     uint64_t now_ns, id;
-    berth__span *put_out[BERTH__STOCK_MOST]; /* from the thread's stock, back into the arena */
-    uint32_t put_out_count;
 };
+
+/* How often a request looks again because memory came back meanwhile, which others then took. */
+enum { SQUEEZES_MAX = 1000 };
 
 /* Blocks that come from the pieces for small ones; a larger alignment would waste them. */
 static bool is_small(const berth__pool *pool, size_t rounded, size_t alignment)
@@ -181,14 +196,12 @@ static berth_status make_room(berth__pool *pool, struct attempt *a)
     size_t grown = (small ? pool->piece_bytes : a->rounded) + (alignment > BERTH__POOL_GRAIN ? alignment : 0);
     /* While memory is mapped the lock is dropped, and others may take or give back the neighbours that were
      * counted on. After two tries all of it is mapped anew: then it is there when the lock is taken again. */
-    berth_status status = berth__pool_grow(pool, grown, a->growths++ >= 2);
+    uint64_t arrivals = 0;
+    berth_status status = berth__pool_grow(pool, grown, a->growths++ >= 2, &arrivals);
     if (status == BERTH_OK)
         return BERTH_OK;
-    if (!a->gave_back) {
-        a->gave_back = true;
-        if (berth__pool_give_back(pool, 0, UINT64_MAX))
-            return BERTH_OK;
-    }
+    if (a->squeezes++ < SQUEEZES_MAX && berth__pool_squeeze(pool, grown, arrivals))
+        return BERTH_OK;
     if (small) {
         a->anywhere = true;
         return BERTH_OK;
@@ -200,10 +213,8 @@ static berth_status make_room(berth__pool *pool, struct attempt *a)
         berth__pool_unlock(pool);
         bool again = pool->on_failure(pool->on_failure_context, a->size_bytes);
         berth__pool_relock(pool);
-        if (again) {
-            a->flushed = a->gave_back = false;
+        if (again)
             return BERTH_OK;
-        }
     }
     if (berth__pool_collect(pool, true)) {
         berth__meter_count_retry(&pool->meter);
@@ -219,8 +230,9 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     uintptr_t address = 0;
     berth__span *free_span;
     berth__pool_lock_at(pool, a->now_ns);
-    for (uint32_t i = 0; i < a->put_out_count; i++)
-        berth__pool_put(pool, a->put_out[i]);
+    /* A block kept aside is a hole that nobody sees: see stock.h. */
+    if (a->in.slot && !berth__stock_is_binned(a->rounded))
+        put_recent(pool, a->in);
     while ((status = berth__arena_prepare(&pool->arena)) == BERTH_OK) {
         free_span = find_free(pool, a, &address);
         if (free_span)
@@ -230,6 +242,7 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
             break;
     }
     if (status != BERTH_OK) {
+        berth__pool_settle(pool);
         berth__pool_unlock(pool);
         return status;
     }
@@ -242,7 +255,7 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     } else {
         hand_out(span, a->size_bytes, berth__label_text(a->request), a->id, pool->now_ns);
         berth__arena_map_set(span);
-        a->counted = a->slot && berth__meter_add_at(&pool->meter, a->slot, a->rounded);
+        a->counted = a->in.slot && berth__meter_add_at(&pool->meter, a->in.slot, a->rounded);
     }
     berth__pool_settle(pool);
     berth__pool_unlock(pool);
@@ -303,19 +316,20 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
     if (span) {
         counted = grant(in, span, size_bytes, a.rounded, berth__label_text(request));
     } else {
-        if (!berth__stock_is_binned(a.rounded))
-            a.put_out_count = berth__stock_clear_recent(in.stock, a.put_out);
         a.now_ns = in.stock->now_ns;
         a.id = in.stock->next_id++;
-        a.slot = in.slot;
+        a.in = in;
     }
     berth__meter_leave(in.slot);
     if (!span)
         return allocate_elsewhere(pool, &a, out);
     if (!counted)
         berth__meter_add_true(&pool->meter, a.rounded);
-    if (renewed)
-        put_all(pool, NULL, 0); /* a thread that never meets the lock looks after limits and decay too */
+    if (renewed) { /* a thread that never meets the lock looks after limits and decay too */
+        berth__pool_lock(pool);
+        berth__pool_settle(pool);
+        berth__pool_unlock(pool);
+    }
     return finish_allocation(pool, span, request, out);
 }
 
@@ -395,13 +409,25 @@ static __attribute__((noinline)) berth_status bad_free(berth__pool *pool, const 
                        p);
 }
 
-/* With the lock: one block of a pool whose handle is gone has come back; true if it was the last. */
-static bool was_last(berth__pool *pool)
+/* With the lock: the block is its user's no more. Until its free has come back to the lock, that keeps the
+ * pool. */
+static void leave_begin(berth__pool *pool)
 {
-    return berth__pool_is_closing(pool) && --pool->live_blocks == 0;
+    pool->leaving++;
+    pool->live_blocks -= berth__pool_is_closing(pool);
 }
 
-/* `counted`: the meter knows already. Until this returns the block, or the lock, keeps the pool. */
+/* With the lock, which is given back. */
+static void leave_end(berth__pool *pool)
+{
+    pool->leaving--;
+    bool over = berth__pool_is_over(pool);
+    berth__pool_unlock(pool);
+    if (over)
+        berth__pool_finish(pool);
+}
+
+/* `counted`: the meter knows already. */
 static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_bytes, berth_stream *stream,
                                     bool counted)
 {
@@ -420,23 +446,15 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_byte
         berth__pool_unlock(pool);
         return status;
     }
+    leave_begin(pool);
     if (!counted)
         berth__meter_sub(&pool->meter, span->size_bytes);
-    bool waits = span->use_count != 0;
-    if (!waits) {
-        berth__pool_put(pool, span);
-        berth__pool_settle(pool);
-    }
-    bool last = !waits && was_last(pool);
-    berth__pool_unlock(pool);
-    if (waits) {
+    if (span->use_count != 0)
         berth__pool_wait_for(pool, span);
-        berth__pool_lock(pool);
-        last = was_last(pool);
-        berth__pool_unlock(pool);
-    }
-    if (last)
-        berth__pool_finish(pool);
+    else
+        berth__pool_put(pool, span);
+    berth__pool_settle(pool);
+    leave_end(pool);
     return BERTH_OK;
 }
 
@@ -454,16 +472,25 @@ static inline __attribute__((always_inline)) bool put_own(struct inside in, bert
 /* Makes room in the thread's stock: what is in the way goes back into the arena. False: there is no stock. */
 static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
 {
-    berth__span *put_out[BERTH__STOCK_MOST];
-    uint32_t count = 0;
+    berth__span *out[BERTH__STOCK_MOST];
     if (!own(pool, in) || !enter(pool, *in))
         return false;
-    if (!berth__stock_has_room(in->stock, freed))
-        count = berth__stock_make_room(in->stock, freed, put_out);
+    bool has_room = berth__stock_has_room(in->stock, freed);
     berth__meter_leave(in->slot);
-    if (count)
-        put_all(pool, put_out, count);
-    return true;
+    if (has_room)
+        return true;
+    berth__pool_lock(pool);
+    bool entered = enter_locked(pool, *in);
+    /* Asked again: somebody may have emptied the stock meanwhile. */
+    bool full = entered && !berth__stock_has_room(in->stock, freed);
+    uint32_t count = full ? berth__stock_make_room(in->stock, freed, out) : 0;
+    if (entered)
+        berth__meter_leave(in->slot);
+    for (uint32_t i = 0; i < count; i++)
+        berth__pool_put(pool, out[i]);
+    berth__pool_settle(pool);
+    berth__pool_unlock(pool);
+    return entered;
 }
 
 /* A sound free of a block that no stream uses, past the short way. */

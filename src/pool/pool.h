@@ -2,8 +2,10 @@
  *
  *     pool.c          allocating and freeing: stocks in front, the arena behind
  *     pool_life.c     birth and end, figures, questions about blocks
- *     pool_memory.c   growing, giving back, limits, decay
+ *     pool_memory.c   address space and growing
+ *     pool_release.c  giving back: limits, decay, memory on its way to the device
  *     pool_wait.c     blocks that streams may still use
+ *     pool_fork.c     all pools there are, for forks
  *     pool_explain.c  snapshots, text, and why an allocation failed
  *
  * The lock guards everything but what says otherwise. No driver call and no user code runs under it: a span
@@ -29,6 +31,10 @@ typedef struct berth__pool_budget {
     _Atomic uint32_t references;
     uint64_t hard_limit_bytes, soft_limit_bytes;
     _Atomic uint64_t reserved_bytes;
+    /* Of these, on their way from or to the device, without a lock. Raised before and lowered after
+     * `reserved_bytes` changes, so that what is neither idle nor on its way is never overstated [P5]. */
+    _Atomic uint64_t moving_bytes;
+    _Atomic uint64_t arrivals; /* how often something has arrived, here or there */
 } berth__pool_budget;
 
 typedef struct berth__waiting berth__waiting;
@@ -84,16 +90,46 @@ typedef struct berth__pool {
     berth__index unmapped; /* free address space */
     berth__pool_stream *streams[BERTH__POOL_BUCKETS];
     berth__waiting *spare_waiting;
-    uint64_t waiting_count;  /* points that have not been seen to pass */
-    bool collecting;         /* one thread at a time asks the events */
-    uint64_t reserved_bytes; /* taken from the device */
+    uint64_t waiting_count; /* points that have not been seen to pass */
+    bool collecting;        /* one thread at a time asks the events */
+    bool collecting_waits;  /* and it waits for them */
+    /* Taken spans that are on their way, linked by `left` and `right`: whoever sees a pool from outside (a
+     * fork, a trim, the last release) finds every byte in an index, with its user, in a stock or here [P4]. */
+    berth__span *marking;     /* freed; the driver marks the streams that use it */
+    berth__span *unmarked;    /* freed; it did not, so the streams' progress is not known */
+    berth__span *mapping;     /* the driver maps it */
+    berth__span *releasing;   /* the driver takes it back; numbered in `allocation_id` */
+    berth__span *unreleased;  /* it did not: still reserved, and tried again when memory is wanted */
+    uint64_t releases;        /* the last number given */
+    uint64_t releasing_bytes; /* of `releasing` and `unreleased` */
+    uint64_t reserved_bytes;  /* taken from the device */
     uint64_t max_reserved_bytes;
     uint64_t max_live_bytes; /* as seen when memory was short; for the slack */
     uint64_t now_ns;         /* the clock when the lock was last taken */
     uint64_t decayed_at_ns;
     uint64_t live_blocks;                /* counted from closing on */
+    uint64_t leaving;                    /* frees that will come back to the lock */
     struct berth__pool *previous, *next; /* all pools; guard: the list's lock */
+    struct berth__pool *next_orphan;     /* guard: the list's lock */
+    bool orphaned;                       /* its end's alone */
 } berth__pool;
+
+/* Taken spans in one of the pool's lists. */
+static inline void berth__spans_add(berth__span **list, berth__span *span)
+{
+    span->left = NULL;
+    span->right = *list;
+    if (*list)
+        (*list)->left = span;
+    *list = span;
+}
+static inline void berth__spans_remove(berth__span **list, berth__span *span)
+{
+    *(span->left ? &span->left->right : list) = span->right;
+    if (span->right)
+        span->right->left = span->left;
+    span->left = span->right = NULL;
+}
 
 /* A mark on the meter: from then on every free takes the lock. Asked inside a slot, or with the lock. */
 enum { BERTH__POOL_CLOSING = 4, BERTH__POOL_NO_SHORT_WAY = 8 };
@@ -150,8 +186,14 @@ berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_
 
 /* ---- pool_life.c ---- */
 
-/* Gives everything back. Nothing is live, and the last reference is gone. */
+/* Gives everything back; what streams may still use makes the pool an orphan, which others look after.
+ * Nothing is live, and the last reference is gone. */
 void berth__pool_finish(berth__pool *pool);
+/* With the lock: whether nothing keeps a closing pool any more. */
+static inline bool berth__pool_is_over(berth__pool *pool)
+{
+    return berth__pool_is_closing(pool) && pool->live_blocks == 0 && pool->leaving == 0;
+}
 /* Recognises a pool, for berth_pool_describe. */
 berth__pool *berth__pool_from(berth_allocator *a);
 
@@ -165,13 +207,39 @@ void berth__pool_memory_finish(berth__pool *pool);
 /* With the lock, which is dropped and taken again: gets memory from the device so that the mapped index
  * has a span of `size_bytes`, giving idle memory back first where the slack or a limit wants it.
  * `alone`: without counting on mapped neighbours, which others may take or give back while the lock is
- * dropped. BERTH_OK: look again; else why not. */
-berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone);
+ * dropped. BERTH_OK: look again; else why not, and *arrivals is how often others' memory had arrived when it
+ * began. */
+berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone, uint64_t *arrivals);
+
+/* ---- pool_release.c ---- */
+
+/* Idle memory that a block is about to use together with what is mapped for it. */
+typedef struct berth__plot {
+    uintptr_t from, to;
+} berth__plot;
+
 /* With the lock, dropped and taken again: gives idle memory back until at most `keep_bytes` of it are left,
- * the highest first, only what has been idle since `before_ns`. Returns how much. */
-size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns);
+ * the highest first, only what has been idle since `before_ns`, and nothing of the plot (NULL: there is
+ * none). Returns how much. */
+size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns,
+                             const berth__plot *plot);
+/* With the lock, dropped and taken again: tries again to give back what the device would not take. */
+size_t berth__pool_release_again(berth__pool *pool);
+/* With the lock, dropped and taken again: waits until what was on its way to the device is there. */
+void berth__pool_await_releases(berth__pool *pool);
+/* With the lock, dropped and taken again: after a growth that failed, makes all memory that is nobody's
+ * available: the stocks', what streams have passed, what is idle, what is on its way, and what has arrived
+ * since the growth began (`arrivals`, as that left it). False: there was none, or all of it would not be
+ * enough. */
+bool berth__pool_squeeze(berth__pool *pool, size_t size_bytes, uint64_t arrivals);
 /* With the lock, dropped and taken again: what the soft limit and the decay want. */
 void berth__pool_settle(berth__pool *pool);
+/* With the lock: claims memory under the limits, which is then on its way; it arrives, or goes back. */
+bool berth__pool_claim(berth__pool *pool, size_t size_bytes);
+void berth__pool_claim_arrived(berth__pool *pool, size_t size_bytes);
+void berth__pool_claim_returned(berth__pool *pool, size_t size_bytes);
+/* In the child of a fork, with the lock: what other threads had on its way. */
+void berth__pool_strand(berth__pool *pool);
 /* With the lock: puts the stocks' blocks back into the arena; between the first two no block changes hands,
  * so that what is known of them can be read. */
 void berth__pool_stop(berth__pool *pool);
@@ -197,14 +265,25 @@ berth__pool_stream *berth__pool_stream_of(berth__pool *pool, berth_stream *strea
 berth_status berth__pool_add_use(berth__pool *pool, berth__span *span, berth_stream *stream);
 /* The stream a block was allocated on or is used by first, NULL if none. */
 berth_stream *berth__pool_first_use(const berth__span *span);
-/* Without the lock: takes a freed span that streams may still use. If it is one stream the span is free for
- * it at once; for all it is when each has passed this point. */
+/* With the lock, dropped and taken again: takes a freed span that streams may still use. If it is one stream
+ * the span is free for it at once; for all it is when each has passed this point. A stream that can neither
+ * be marked nor waited for keeps the span until it can. */
 void berth__pool_wait_for(berth__pool *pool, berth__span *span);
 /* With the lock, dropped and taken again: frees what streams have passed; `wait`: first waits for the oldest
- * point of each. Returns whether anything changed. */
+ * point of each. Returns whether anything changed, or another thread is at it. */
 bool berth__pool_collect(berth__pool *pool, bool wait);
-/* Waits for all streams and gives the events back. Without the lock; nothing is live. */
-void berth__pool_wait_finish(berth__pool *pool);
+/* Waits for all streams and gives the events back. Without the lock; nothing is live. False: the device does
+ * not tell whether a stream has come to its end; nothing was given back. */
+bool berth__pool_wait_finish(berth__pool *pool);
+
+/* ---- pool_fork.c ---- */
+
+/* The list of all pools, so that a fork finds each of them at rest, and the pools that nobody has any more
+ * but streams. `tend_orphans` looks whether those can go; without any lock. */
+void berth__pool_enlist(berth__pool *pool);
+void berth__pool_delist(berth__pool *pool);
+void berth__pool_make_orphan(berth__pool *pool);
+void berth__pool_tend_orphans(void);
 
 /* ---- pool_explain.c ---- */
 

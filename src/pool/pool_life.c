@@ -1,5 +1,4 @@
 /* The pool's life and its answers: what it knows of its blocks, its figures, its birth and its end. */
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -137,61 +136,19 @@ static berth_status pool_clear_stats(void *self)
 static berth_status pool_trim(void *self, size_t keep_bytes, size_t *released)
 {
     berth__pool *pool = self;
+    berth__pool_tend_orphans();
     berth__pool_lock(pool);
     berth__pool_collect(pool, false);
     berth__pool_flush_stocks(pool);
-    *released = berth__pool_give_back(pool, keep_bytes, UINT64_MAX);
-    pool->max_live_bytes = 0; /* the slack starts from what is live now */
+    *released = berth__pool_release_again(pool);
+    *released += berth__pool_give_back(pool, keep_bytes, UINT64_MAX, NULL);
+    berth__pool_await_releases(pool); /* those of other threads too: on return it is the device's */
+    pool->max_live_bytes = 0;         /* the slack starts from what is live now */
     berth__pool_unlock(pool);
     return BERTH_OK;
 }
 
 /* ---- Birth and end ------------------------------------------------------------------------------- */
-
-/* All pools, so that a fork finds each of them at rest. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static berth__pool *all_pools; /* guard: list_lock */
-
-/* Past the ranks: all pools have one, and here alone somebody holds several. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&list_lock);
-    for (berth__pool *pool = all_pools; pool; pool = pool->next)
-        if (atomic_exchange_explicit(&pool->lock.word, 1, memory_order_acquire) != 0)
-            berth__spin_wait(&pool->lock);
-}
-
-static void after_fork(void)
-{
-    for (berth__pool *pool = all_pools; pool; pool = pool->next)
-        atomic_store_explicit(&pool->lock.word, 0, memory_order_release);
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void enlist(berth__pool *pool)
-{
-    static bool watches_forks; /* guard: list_lock */
-    pthread_mutex_lock(&list_lock);
-    if (!watches_forks)
-        watches_forks = pthread_atfork(before_fork, after_fork, after_fork) == 0;
-    pool->next = all_pools;
-    if (pool->next)
-        pool->next->previous = pool;
-    all_pools = pool;
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void delist(berth__pool *pool)
-{
-    pthread_mutex_lock(&list_lock);
-    if (pool->next)
-        pool->next->previous = pool->previous;
-    if (pool->previous)
-        pool->previous->next = pool->next;
-    else
-        all_pools = pool->next;
-    pthread_mutex_unlock(&list_lock);
-}
 
 static void budget_release(berth__pool_budget *budget)
 {
@@ -205,12 +162,14 @@ static void free_stock(void *context, void *stock)
     berth__heap_free(stock);
 }
 
-/* Nothing is live any more. */
 void berth__pool_finish(berth__pool *pool)
 {
-    berth__pool_wait_finish(pool);
+    if (!berth__pool_wait_finish(pool)) {
+        berth__pool_make_orphan(pool);
+        return;
+    }
     berth__pool_memory_finish(pool);
-    delist(pool);
+    berth__pool_delist(pool);
     berth__arena_finish(&pool->arena);
     berth__meter_visit_beside(&pool->meter, free_stock, NULL);
     berth__meter_finish(&pool->meter);
@@ -237,10 +196,11 @@ static void pool_destroy(void *self)
     atomic_fetch_or(&pool->meter.stopped, BERTH__POOL_CLOSING);
     berth__meter_resume(&pool->meter);
     pool->live_blocks = count_live(pool);
-    bool idle = pool->live_blocks == 0;
+    bool over = berth__pool_is_over(pool); /* else the last free to come back sees to it */
     berth__pool_unlock(pool);
-    if (idle)
+    if (over)
         berth__pool_finish(pool);
+    berth__pool_tend_orphans();
 }
 
 static const berth_allocator_ops pool_ops = {
@@ -336,6 +296,7 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     berth_status status = check_options(o);
     if (status != BERTH_OK)
         return status;
+    berth__pool_tend_orphans();
     berth__pool *pool = berth__heap_zalloc(1, sizeof *pool);
     if (!pool)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
@@ -360,7 +321,7 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     if (status != BERTH_OK)
         goto finish_parts;
     berth__allocator_init(&pool->base, &pool_ops, pool);
-    enlist(pool);
+    berth__pool_enlist(pool);
     *out = &pool->base;
     return BERTH_OK;
 

@@ -123,19 +123,28 @@ static void point_spare(berth__pool *pool, berth__waiting *point)
     pool->spare_waiting = point;
 }
 
-/* Records the end of a stream. NULL: there was no way, and the stream has been waited for instead. */
-static berth__waiting *point_record(berth__pool *pool, berth_stream *stream)
+typedef enum outcome {
+    RECORDED, /* the point stands for the stream's end */
+    PASSED,   /* there was no way, but the stream has come to rest */
+    UNKNOWN,  /* nor is that known */
+} outcome;
+
+/* Records the end of a stream. `wait`: a stream that cannot be marked is waited for; else asked. A lost device
+ * runs nothing any more. Without the lock. */
+static outcome point_record(berth__pool *pool, berth_stream *stream, bool wait, berth__waiting **out)
 {
     berth__waiting *point = point_make(pool);
-    if (point && berth_event_record(point->event, stream) == BERTH_OK)
-        return point;
+    if (point && berth_event_record(point->event, stream) == BERTH_OK) {
+        *out = point;
+        return RECORDED;
+    }
     if (point) {
         berth__pool_relock(pool);
         point_spare(pool, point);
         berth__pool_unlock(pool);
     }
-    berth_stream_synchronize(stream);
-    return NULL;
+    berth_status status = wait ? berth_stream_synchronize(stream) : berth_stream_query(stream);
+    return status == BERTH_OK || status == BERTH_DEVICE_LOST ? PASSED : UNKNOWN;
 }
 
 static void point_append(berth__pool *pool, berth__pool_stream *known, berth__waiting *point,
@@ -160,39 +169,101 @@ static void wait_in_index(berth__pool *pool, berth__span *span, berth__waiting *
     berth__arena_put(&pool->arena, span, &known->index);
 }
 
-void berth__pool_wait_for(berth__pool *pool, berth__span *span)
+/* The driver's part, without the lock: points for the span's streams, in the order of the uses, each with the
+ * number of its use for a ticket. Returns whether every stream has one or has passed. */
+static bool record_points(berth__pool *pool, const berth__span *span, bool wait, berth__waiting **points)
 {
-    uint32_t count = span->use_count, recorded = 0;
-    berth__waiting *points = NULL;
-    /* The driver's part first, without the lock; the points are strung together in the order of the uses. */
-    berth__waiting **end = &points;
-    for (uint32_t i = 0; i < count; i++) {
-        berth__waiting *point = point_record(pool, use_at(span, i)->stream);
-        if (!point)
+    berth__waiting **end = points;
+    for (uint32_t i = 0; i < span->use_count; i++) {
+        berth__waiting *point = NULL;
+        outcome got = point_record(pool, use_at(span, i)->stream, wait, &point);
+        if (got == UNKNOWN)
+            return false;
+        if (got == PASSED)
             continue;
         point->next = NULL;
         point->ticket = i;
         *end = point;
         end = &point->next;
-        recorded++;
     }
-    berth__pool_lock(pool);
-    if (recorded == 0) {
+    return true;
+}
+
+static void spare_points(berth__pool *pool, berth__waiting *points)
+{
+    while (points) {
+        berth__waiting *point = points;
+        points = point->next;
+        point_spare(pool, point);
+    }
+}
+
+/* With the lock: the span waits for its points. */
+static void wait_for_points(berth__pool *pool, berth__span *span, berth__waiting *points)
+{
+    uint32_t count = 0;
+    for (const berth__waiting *point = points; point; point = point->next)
+        count++;
+    if (count == 0) {
         forget_uses(span);
         berth__pool_put(pool, span);
-    } else if (count == 1) {
-        wait_in_index(pool, span, points);
-    } else {
-        span->ticket = recorded;
-        span->since_ns = pool->now_ns;
-        while (points) {
-            berth__waiting *point = points;
-            points = point->next;
-            point_append(pool, use_at(span, (uint32_t)point->ticket), point, span);
-        }
-        forget_uses(span);
+        return;
     }
+    if (span->use_count == 1) {
+        wait_in_index(pool, span, points);
+        return;
+    }
+    span->ticket = count;
+    span->since_ns = pool->now_ns;
+    while (points) {
+        berth__waiting *point = points;
+        points = point->next;
+        point_append(pool, use_at(span, (uint32_t)point->ticket), point, span);
+    }
+    forget_uses(span);
+}
+
+/* Marks the streams of a freed span that is in no list. False: it could not be done, and the span is among
+ * the unmarked. */
+static bool mark_streams(berth__pool *pool, berth__span *span, bool wait)
+{
+    berth__waiting *points = NULL;
+    span->ticket = span->use_count; /* it waits: nobody takes it for idle */
+    berth__spans_add(&pool->marking, span);
     berth__pool_unlock(pool);
+    bool known = record_points(pool, span, wait, &points);
+    berth__pool_lock(pool);
+    berth__spans_remove(&pool->marking, span);
+    if (known) {
+        wait_for_points(pool, span, points);
+        return true;
+    }
+    spare_points(pool, points);
+    berth__spans_add(&pool->unmarked, span);
+    return false;
+}
+
+void berth__pool_wait_for(berth__pool *pool, berth__span *span)
+{
+    (void)mark_streams(pool, span, true);
+}
+
+/* Tries again with the spans whose streams could not be marked: a later point does as well. Returns whether
+ * any could. */
+static bool mark_again(berth__pool *pool, bool wait)
+{
+    uint32_t count = 0;
+    bool any = false;
+    for (const berth__span *span = pool->unmarked; span; span = span->right)
+        count++;
+    while (count-- > 0 && pool->unmarked) {
+        berth__span *oldest = pool->unmarked; /* those that fail again go to the front */
+        while (oldest->right)
+            oldest = oldest->right;
+        berth__spans_remove(&pool->unmarked, oldest);
+        any |= mark_streams(pool, oldest, wait);
+    }
+    return any;
 }
 
 /* ---- Collecting ---------------------------------------------------------------------------------- */
@@ -237,16 +308,18 @@ static bool collect_stream(berth__pool *pool, berth__pool_stream *known, bool wa
 
 bool berth__pool_collect(berth__pool *pool, bool wait)
 {
-    if (pool->waiting_count == 0)
+    if (pool->waiting_count == 0 && !pool->unmarked)
         return false;
     if (pool->collecting) { /* another thread is at it; its finds are for all */
+        bool soon = wait || !pool->collecting_waits;
         berth__pool_unlock(pool);
         sched_yield();
         berth__pool_relock(pool);
-        return wait;
+        return soon;
     }
     pool->collecting = true;
-    bool any = false;
+    pool->collecting_waits = wait;
+    bool any = pool->unmarked && mark_again(pool, wait);
     berth__pool_stream *gone = NULL;
     for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++) {
         for (berth__pool_stream **place = &pool->streams[i]; *place;) {
@@ -279,28 +352,43 @@ bool berth__pool_collect(berth__pool *pool, bool wait)
     return any;
 }
 
-/* What a stream has not passed although it was waited for: the device fails, and nothing runs there any more.
- */
-static void abandon(berth__pool *pool, berth__pool_stream *known)
+/* With the lock, dropped and taken again: waits for the stream itself where its events do not come. False: that
+ * does not help either, and work may still run on the blocks. */
+static bool drain_stream(berth__pool *pool, berth__pool_stream *known)
 {
+    if (!known->first)
+        return true;
+    berth__pool_unlock(pool);
+    berth_status status = berth_stream_synchronize(known->stream);
+    berth__pool_relock(pool);
+    if (status != BERTH_OK && status != BERTH_DEVICE_LOST)
+        return false;
     while (known->first) {
         berth__waiting *point = known->first;
         known->first = point->next;
+        pool->waiting_count--;
         if (point->span && --point->span->ticket == 0)
             berth__pool_put(pool, point->span);
         point_spare(pool, point);
     }
+    known->end = &known->first;
     release_passed(pool, known, UINT64_MAX);
+    return true;
 }
 
-void berth__pool_wait_finish(berth__pool *pool)
+bool berth__pool_wait_finish(berth__pool *pool)
 {
     berth__pool_lock(pool);
-    while (pool->waiting_count && berth__pool_collect(pool, true))
+    while ((pool->waiting_count || pool->unmarked) && berth__pool_collect(pool, true))
         continue;
+    bool drained = !pool->unmarked;
     for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++)
         for (berth__pool_stream *known = pool->streams[i]; known; known = known->next)
-            abandon(pool, known);
+            drained &= drain_stream(pool, known);
+    if (!drained) {
+        berth__pool_unlock(pool);
+        return false;
+    }
     berth__waiting *spare = pool->spare_waiting;
     pool->spare_waiting = NULL;
     berth__pool_unlock(pool);
@@ -317,4 +405,5 @@ void berth__pool_wait_finish(berth__pool *pool)
             berth__stream_release(known->stream);
             berth__heap_free(known);
         }
+    return true;
 }
