@@ -31,7 +31,7 @@ void berth__problem_file_notice(berth_problem_file *file, const char *format, ..
     va_end(args);
 }
 
-static berth_status take_name(berth__columns *columns, size_t place, const char *name, size_t line,
+static berth_status take_name(berth__columns *columns, size_t place, char *name, size_t line,
                               berth_problem_file *file)
 {
     for (size_t k = 0; k < BERTH_COUNT_OF(known); k++) {
@@ -46,6 +46,9 @@ static berth_status take_name(berth__columns *columns, size_t place, const char 
         columns->end_is_inclusive |= strcmp(known[k].name, "end") == 0;
         return BERTH_OK;
     }
+    for (char *c = name; *c; c++) /* a terminal might obey it */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
     if (name[0])
         berth__problem_file_notice(file, "the column `%s` is not known and not read", name);
     return BERTH_OK;

@@ -378,6 +378,11 @@ static berth_status take_row(reading *r)
     if (r->csv.count != file->columns.count)
         return berth__fail(BERTH_BAD_DATA, "line %zu: %zu fields where the header has %zu columns",
                            r->csv.record_line, r->csv.count, file->columns.count);
+    /* It would end every name that is shown, and two that differ behind it would look the same. */
+    if (memchr(r->csv.record, '\0', (size_t)(r->csv.record_end - r->csv.record)))
+        return berth__fail(BERTH_BAD_DATA,
+                           "line %zu: there is a zero byte; is the file damaged, or not text?",
+                           r->csv.record_line);
     uint64_t fingerprint;
     if (is_fingerprint(r, &fingerprint))
         return take_fingerprint(r, fingerprint);

@@ -1,0 +1,1 @@
+printf 'id,lower,upper,size\na,0,1,2\0\n' | berth plan -; echo $?; printf 'id,lower,upper,size\na,0,1,2\na\0b,0,1,2\n' | berth check -; echo $?; printf 'id,lower,upper,size,x\033[31m\na,0,1,2,3\n' | berth convert - | head -n 1 | tr '\033' '!'; berth plan .; echo $?
