@@ -302,7 +302,7 @@ static void leave_user(host_cache *c, host_block *b)
 {
     if (c->clock_ns)
         atomic_store_explicit(&b->since_ns, berth__host_now(c), memory_order_relaxed);
-    if (b->uses && BERTH__HOST_MUTANT != 2)
+    if (b->uses)
         berth__host_mark_uses(c, b);
     if (!wait_short(c, b))
         put_away(c, b);

@@ -32,11 +32,6 @@
 #include "host/size_class.h"
 #include "wait/stream_queue.h"
 
-/* Broken on purpose, one at a time, to see that the model checker sees it; 0 in every build that is used. */
-#ifndef BERTH__HOST_MUTANT
-#define BERTH__HOST_MUTANT 0
-#endif
-
 typedef enum host_state {
     HOST_NONE = 0,     /* bookkeeping without memory */
     HOST_IDLE,         /* in a stock or a bin */

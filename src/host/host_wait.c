@@ -66,9 +66,6 @@ static bool add_use(host_block *b, berth__stream_queue *q)
         b->first_use.queue = q;
         atomic_store_explicit(&b->first_use.passed, false, memory_order_relaxed);
     } else {
-#if BERTH__HOST_MUTANT == 1 /* only the first stream counts */
-        return true;
-#endif
         berth__use *use = berth__use_take(q);
         if (!use)
             return false;
@@ -98,10 +95,6 @@ berth_status berth__host_note_use(host_cache *c, host_block *b, berth_stream *st
     host_inside in = berth__host_enter(c);
     berth_status status = note_inside(c, in, b, stream);
     berth__host_leave(c, in);
-#if BERTH__HOST_MUTANT == 2 /* the mark is set at the use, not at the free */
-    if (status == BERTH_OK)
-        berth__host_mark_uses(c, b);
-#endif
     if (BERTH_LIKELY(status == BERTH_OK))
         return BERTH_OK;
     return status == BERTH_NOT_FOUND
@@ -163,10 +156,6 @@ static size_t finish_uses(host_cache *c, host_inside in, berth__use *passed)
         host_block *b = use->owner;
         passed = use->next;
         atomic_store_explicit(&use->passed, true, memory_order_release);
-#if BERTH__HOST_MUTANT == 3 /* a block is found again only through its first stream */
-        if (use != &b->first_use && atomic_fetch_sub_explicit(&b->pending, 1, memory_order_acq_rel) >= 1)
-            continue;
-#endif
         /* A single use needs no locked instruction: nobody else counts down. */
         if (atomic_load_explicit(&b->pending, memory_order_acquire) == 1 ||
             atomic_fetch_sub_explicit(&b->pending, 1, memory_order_acq_rel) == 1) {

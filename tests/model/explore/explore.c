@@ -69,18 +69,19 @@ static struct search {
     note *notes;
     uint32_t note_count;
     bool noting;
-    char *statics; /* as they were before the first run */
+    int statics; /* a file with static storage as it was before the first run */
+    char *statics_begin;
     size_t statics_bytes;
 } * s;
 
 int explore_thread(void)
 {
-    return s->current;
+    return s ? s->current : 0;
 }
 
 bool explore_alone(void)
 {
-    return s->current == 0;
+    return !s || s->current == 0; /* constructors come before everything */
 }
 
 uint32_t explore_run(void)
@@ -349,9 +350,34 @@ static void make_threads(void)
     }
 }
 
+/* Static storage is put back before every run, by mapping it again from a copy: few of its pages change, and scopes
+ * alone have megabytes. The copy is by whole pages; what shares the first and last one is constant or ours. */
+static void keep_statics(void)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    s->statics_begin = (char *)((uintptr_t)__data_start / page * page);
+    s->statics_bytes = ((uintptr_t)_end - (uintptr_t)s->statics_begin + page - 1) / page * page;
+    s->statics = memfd_create("statics", MFD_CLOEXEC);
+    if (s->statics < 0 ||
+        write(s->statics, s->statics_begin, s->statics_bytes) != (ssize_t)s->statics_bytes) {
+        perror("explore: static storage is not kept");
+        exit(1);
+    }
+}
+
+static void put_statics_back(void)
+{
+    void *at = mmap(s->statics_begin, s->statics_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+                    s->statics, 0);
+    if (at != s->statics_begin) {
+        perror("explore: static storage is not put back");
+        exit(1);
+    }
+}
+
 static verdict run_once(int preemptions, int old_loads)
 {
-    memcpy(__data_start, s->statics, s->statics_bytes);
+    put_statics_back();
     s->run++;
     s->next = s->note_count = 0;
     s->steps = s->stores = s->idle = 0;
@@ -500,9 +526,7 @@ static void set_up(void)
     }
     memory_begin();
     hooks_begin();
-    s->statics_bytes = (size_t)(_end - __data_start);
-    s->statics = malloc(s->statics_bytes);
-    memcpy(s->statics, __data_start, s->statics_bytes);
+    keep_statics();
 }
 
 static bool read_options(int argc, char **argv, options *o)

@@ -129,7 +129,7 @@ uint64_t berth__heap_fail_left(void)
 void hooks_check_live(const void *pc, const void *address)
 {
     uintptr_t at = (uintptr_t)address;
-    if (at < (uintptr_t)h->heap || at >= (uintptr_t)h->heap + h->used)
+    if (!h || at < (uintptr_t)h->heap || at >= (uintptr_t)h->heap + h->used)
         return;
     const heap_block *b = block_at(at);
     if (b && !b->freed && at < b->end)

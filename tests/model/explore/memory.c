@@ -211,6 +211,8 @@ static store *add_store(variable *v, uint64_t value)
  * writes matter; when that comes to light in the middle of a run, all runs so far were blind for it. */
 static variable *variable_at(const void *address, int bytes, bool write)
 {
+    if (!m) /* in a constructor */
+        return NULL;
     uint32_t i = hash((uintptr_t)address);
     while (m->variables[i].address && m->variables[i].address != (uintptr_t)address)
         i = (i + 1) & (PLACES - 1);
