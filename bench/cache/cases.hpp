@@ -64,7 +64,7 @@ template <typename Peer> void add_cache(const std::string &name)
 {
     for (auto *one : {benchmark::RegisterBenchmark((name + "/pair").c_str(), cache_pair<Peer>, new Peer),
                       benchmark::RegisterBenchmark((name + "/use").c_str(), cache_use<Peer>, new Peer)})
-        one->Arg(4096)->Arg(65536)->Threads(1)->Threads(2)->UseRealTime();
+        one->RangeMultiplier(4)->Range(256, 64 << 20)->Threads(1)->Threads(2)->UseRealTime();
 }
 
 } // namespace bench

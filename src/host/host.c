@@ -32,7 +32,7 @@ static void grant(host_inside in, host_block *b, host_wish *w)
     berth__annotate_noaccess(berth__host_address(b) + w->size_bytes, b->size - w->size_bytes);
     hand_out(in, b, w->size_bytes, berth__label_text(w->request));
     /* With a stream to be noted first, which may fail, counting comes later. */
-    w->counted = in.stock && !w->request->stream && berth__meter_add_inside(in.slot, b->size);
+    w->counted = in.stock && !w->request->stream && berth__meter_add_true_inside(in.slot, b->size);
     if (w->counted)
         in.stock->bins[b->bin].allocations++;
 }
@@ -85,12 +85,12 @@ static berth_status find_block(host_cache *c, host_wish *w, host_block **out)
 static void count(host_cache *c, const host_block *b)
 {
     host_inside in = berth__host_enter(c);
-    bool added = in.stock && berth__meter_add_inside(in.slot, b->size);
+    bool added = in.stock && berth__meter_add_true_inside(in.slot, b->size);
     if (added)
         in.stock->bins[b->bin].allocations++;
     berth__host_leave(c, in);
     if (!added)
-        berth__meter_add(&c->meter, b->size);
+        berth__host_count_in_use(c, b->size);
 }
 
 /* The rest of a request whose block is found: a failure leaves the block idle, and nothing counted. */
@@ -169,12 +169,11 @@ allocate_short(host_cache *c, size_t size_bytes, size_t alignment, const berth_r
     if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&c->meter, slot)))
         return NULL;
     host_block *b = stock->bins[bin].newest;
-    if (BERTH_UNLIKELY(!b || !berth__meter_add_inside(slot, b->size))) {
+    if (BERTH_UNLIKELY(!b || !berth__meter_add_true_inside(slot, b->size))) {
         berth__meter_leave(slot);
         return NULL;
     }
-    stock->bins[bin].newest = b->next;
-    stock->bins[bin].count--;
+    berth__host_stock_pop(stock, b);
     stock->bins[bin].allocations++;
     hand_out((host_inside){slot, stock}, b, size_bytes,
              berth__scope_innermost ? berth__scope_innermost->label : NULL);
@@ -352,6 +351,7 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
     int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)b->size;
     uint32_t seen = HOST_LIVE;
     if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most ||
+                       berth__host_stock_is_heavy(stock, b->size) ||
                        credit > BERTH__METER_LOAD(slot->credit_max) ||
                        !atomic_compare_exchange_strong_explicit(
                            &b->state, &seen, HOST_LEAVING, memory_order_acq_rel, memory_order_relaxed))) {
@@ -365,9 +365,7 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
     }
     BERTH__METER_STORE(slot->credit, credit);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
-    b->next = stock->bins[bin].newest;
-    stock->bins[bin].newest = b;
-    stock->bins[bin].count++;
+    berth__host_stock_push(stock, b);
     berth__meter_leave(slot);
     return BERTH_OK;
 }

@@ -123,8 +123,14 @@ typedef struct host_release {
     struct host_release *newer, *older; /* all under way */
 } host_release;
 
+/* A thread's stock is bounded in bytes: of each class up to HOST_SMALL_BYTES it keeps at most that much, and of
+ * all larger blocks together HOST_LARGE_BYTES, or a single one. */
+#define HOST_SMALL_BYTES ((size_t)1 << 20)
+#define HOST_LARGE_BYTES ((size_t)64 << 20)
+
 /* A thread's own idle blocks, beside its meter slot; its memos of streams it has met are its alone. */
 typedef struct host_stock {
+    uint64_t large_bytes;        /* in blocks above HOST_SMALL_BYTES */
     berth__stream_queue *recent; /* the queue it added to last */
     /* Blocks that the thread took lately, by address: a guess, in which the block is found by one load that
      * depends on the pointer instead of five. */
@@ -233,8 +239,10 @@ static inline void berth__host_leave(host_cache *c, host_inside in)
 host_block *berth__host_take_from_bin(host_cache *c, host_inside in, uint32_t bin);
 /* The same, for an alignment that not every block of the class has. */
 host_block *berth__host_take_aligned(host_cache *c, uint32_t bin, size_t alignment);
-/* Moves the older half of a full stock into the bin. Inside. */
+/* Moves the older half of a full stock's class into the bin. Inside. */
 void berth__host_spill(host_cache *c, host_stock *stock, uint32_t bin);
+/* Moves all large blocks but those of one class into their bins. Inside. */
+void berth__host_spill_large(host_cache *c, host_stock *stock, uint32_t but_of_bin);
 /* Puts it into the bin. Inside, or with the lock held. */
 void berth__host_put_in_bin(host_cache *c, host_block *b);
 /* Takes blocks of one class out of the stocks of all threads into its bin. No lock held. */
@@ -260,14 +268,36 @@ static inline void berth__host_count_idle(host_cache *c, const host_block *b, bo
 /* While stopped, with the stocks flushed: counts all of it anew; answers the bytes. */
 uint64_t berth__host_count_all_idle(host_cache *c);
 
+/* Puts a block into a stock, and takes the newest of a class out; the state and the counting are the caller's.
+ * Inside. */
+static inline void berth__host_stock_push(host_stock *stock, host_block *b)
+{
+    b->next = stock->bins[b->bin].newest;
+    stock->bins[b->bin].newest = b;
+    stock->bins[b->bin].count++;
+    if (b->size > HOST_SMALL_BYTES)
+        stock->large_bytes += b->size;
+}
+static inline void berth__host_stock_pop(host_stock *stock, host_block *b)
+{
+    stock->bins[b->bin].newest = b->next;
+    stock->bins[b->bin].count--;
+    if (b->size > HOST_SMALL_BYTES)
+        stock->large_bytes -= b->size;
+}
+/* Whether a stock with a block of `size` bytes more would keep too much in large ones. */
+static inline bool berth__host_stock_is_heavy(const host_stock *stock, size_t size)
+{
+    return size > HOST_SMALL_BYTES && stock->large_bytes != 0 && stock->large_bytes + size > HOST_LARGE_BYTES;
+}
+
 /* An idle block of a class out of the stock, or the bin; NULL if there is none. Inside. */
 static inline host_block *berth__host_take_idle(host_cache *c, host_inside in, uint32_t bin)
 {
     host_block *b = BERTH_LIKELY(in.stock != NULL) ? in.stock->bins[bin].newest : NULL;
     if (BERTH_UNLIKELY(!b))
         return berth__host_take_from_bin(c, in, bin);
-    in.stock->bins[bin].newest = b->next;
-    in.stock->bins[bin].count--;
+    berth__host_stock_pop(in.stock, b);
     berth__host_count_idle(c, b, false);
     return b;
 }
@@ -281,11 +311,13 @@ static inline void berth__host_put_idle(host_cache *c, host_inside in, host_bloc
     }
     berth__annotate_noaccess(berth__host_address(b), b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
-    b->next = in.stock->bins[b->bin].newest;
-    in.stock->bins[b->bin].newest = b;
+    bool heavy = berth__host_stock_is_heavy(in.stock, b->size);
+    berth__host_stock_push(in.stock, b);
     berth__host_count_idle(c, b, true);
-    if (BERTH_UNLIKELY(++in.stock->bins[b->bin].count > in.stock->bins[b->bin].most))
+    if (BERTH_UNLIKELY(in.stock->bins[b->bin].count > in.stock->bins[b->bin].most))
         berth__host_spill(c, in.stock, b->bin);
+    if (BERTH_UNLIKELY(heavy))
+        berth__host_spill_large(c, in.stock, b->bin);
 }
 
 /* ---- Segments and blocks (host_block.c) ------------------------------------------------------------ */
@@ -382,6 +414,15 @@ static inline host_block *berth__host_live_block(host_cache *c, const void *p)
     host_block *b = p ? berth__host_find(c, p) : NULL;
     uint32_t state = b ? atomic_load_explicit(&b->state, memory_order_acquire) : HOST_NONE;
     return state == HOST_LIVE || state == HOST_LIVE_BUSY ? b : NULL;
+}
+
+/* Counts an allocation in the meter, whose peak is a true one; an exact meter gives no credit. */
+static inline void berth__host_count_in_use(host_cache *c, uint64_t size_bytes)
+{
+    if (c->meter.exact)
+        berth__meter_add(&c->meter, size_bytes);
+    else
+        berth__meter_add_true_counted(&c->meter, size_bytes);
 }
 
 static inline uint64_t berth__host_now(const host_cache *c)

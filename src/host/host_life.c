@@ -81,7 +81,7 @@ static void mend_figures(host_cache *c)
     if (counted > c->live_in_child)
         berth__meter_sub(&c->meter, counted - c->live_in_child);
     else if (counted < c->live_in_child)
-        berth__meter_add(&c->meter, c->live_in_child - counted);
+        berth__host_count_in_use(c, c->live_in_child - counted);
 }
 
 /* The child has one thread: nobody else collects, and there is no background. Stocks of the threads that
@@ -335,6 +335,9 @@ static void apply_options(host_cache *c, const berth_host_cache_options *options
 {
     berth__allocator_init(&c->base, &berth__host_ops, c);
     berth__meter_init(&c->meter, options->exact_peak);
+    /* Large blocks too stay within their thread's credit: 51 ns a pair of 1 MiB without, as a small one with. */
+    if (!options->exact_peak)
+        berth__meter_hoard(&c->meter);
     c->device = options->device;
     c->number = atomic_fetch_add(&caches_so_far, 1) + 1;
     c->clock_ns = options->clock_ns;

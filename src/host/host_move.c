@@ -3,8 +3,7 @@
 
 #define RANK BERTH__RANK_CACHE_LIST
 
-/* A stock holds at most this much of one class, but always one block, so that a pair stays in the thread. */
-#define STOCK_BYTES ((size_t)1 << 20)
+/* Of each class a stock may have one block, so that a pair stays in the thread, and at most so many. */
 enum { stock_blocks_max = 32 };
 
 /* ---- Inside ---------------------------------------------------------------------------------------- */
@@ -16,7 +15,7 @@ static host_stock *make_stock(host_cache *c)
     for (uint32_t i = 0; stock && i < HOST_GUESSES; i++)
         stock->guesses[i] = &no_block;
     for (uint32_t bin = 0; stock && bin < c->classes.count; bin++) {
-        size_t fit = STOCK_BYTES / berth__class_bytes(&c->classes, bin);
+        size_t fit = HOST_SMALL_BYTES / berth__class_bytes(&c->classes, bin);
         stock->bins[bin].most = fit < 1 ? 1 : fit > stock_blocks_max ? stock_blocks_max : (uint32_t)fit;
     }
     return stock;
@@ -106,9 +105,7 @@ host_block *berth__host_take_from_bin(host_cache *c, host_inside in, uint32_t in
     for (; extra && bin->newest; extra--) {
         host_block *b = bin->newest;
         unlink_block(bin, b);
-        b->next = in.stock->bins[index].newest;
-        in.stock->bins[index].newest = b;
-        in.stock->bins[index].count++;
+        berth__host_stock_push(in.stock, b);
     }
     berth__spin_unlock(&bin->lock, RANK);
     if (taken)
@@ -159,8 +156,31 @@ void berth__host_spill(host_cache *c, host_stock *stock, uint32_t index)
         last = last->next;
     host_block *rest = last->next;
     last->next = NULL;
+    if (last->size > HOST_SMALL_BYTES)
+        stock->large_bytes -= last->size * (stock->bins[index].count - keep);
     stock->bins[index].count = keep;
     bin_chain(c, index, rest);
+}
+
+/* All of one class. */
+static void spill_class(host_cache *c, host_stock *stock, uint32_t index)
+{
+    host_block *newest = stock->bins[index].newest;
+    if (!newest)
+        return;
+    if (newest->size > HOST_SMALL_BYTES)
+        stock->large_bytes -= newest->size * stock->bins[index].count;
+    stock->bins[index].newest = NULL;
+    stock->bins[index].count = 0;
+    bin_chain(c, index, newest);
+}
+
+void berth__host_spill_large(host_cache *c, host_stock *stock, uint32_t but_of_bin)
+{
+    for (uint32_t bin = c->classes.count;
+         bin-- > 0 && berth__class_bytes(&c->classes, bin) > HOST_SMALL_BYTES;)
+        if (bin != but_of_bin)
+            spill_class(c, stock, bin);
 }
 
 /* ---- Reaching into stocks --------------------------------------------------------------------------- */
@@ -174,13 +194,8 @@ static void flush_stock(void *context, void *beside)
 {
     const flush *what = context;
     host_stock *stock = beside;
-    for (uint32_t bin = what->first; bin < what->end; bin++) {
-        if (!stock->bins[bin].newest)
-            continue;
-        bin_chain(what->cache, bin, stock->bins[bin].newest);
-        stock->bins[bin].newest = NULL;
-        stock->bins[bin].count = 0;
-    }
+    for (uint32_t bin = what->first; bin < what->end; bin++)
+        spill_class(what->cache, stock, bin);
 }
 
 void berth__host_flush_stocks(host_cache *c)

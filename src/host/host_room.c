@@ -30,10 +30,8 @@ static void release_end(host_cache *c, host_release *r)
 
 static void destroy_events(host_segment *s)
 {
-    for (uint32_t i = 0; i < s->blocks; i++) {
-        berth_event_destroy(s->first[i].first_use.event);
-        s->first[i].first_use.event = NULL;
-    }
+    for (uint32_t i = 0; i < s->blocks; i++)
+        berth__use_drop_event(&s->first[i].first_use);
 }
 
 /* Gives the segments of a release that has begun back to the device. */

@@ -251,14 +251,21 @@ void berth__use_give(berth__use *use)
     berth__spin_unlock(&q->lock, RANK);
 }
 
+/* Forgotten first: the child of a fork at this moment must not find an event that is half destroyed. */
+void berth__use_drop_event(berth__use *use)
+{
+    berth_event *event = use->event;
+    use->event = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    berth_event_destroy(event);
+}
+
 void berth__use_mark(berth__streams *set, berth__use *use)
 {
     berth__stream_queue *q = use->queue;
     use->begun = atomic_load_explicit(&q->clock, memory_order_acquire);
-    if (use->event && !berth_device_equal(use->event->device, q->stream->device)) {
-        berth_event_destroy(use->event);
-        use->event = NULL;
-    }
+    if (use->event && !berth_device_equal(use->event->device, q->stream->device))
+        berth__use_drop_event(use);
     if (!use->event && berth_event_create(q->stream->device, &use->event) == BERTH_OK)
         atomic_fetch_add_explicit(&set->events_created, 1, memory_order_relaxed);
     use->marked = use->event && berth_event_record(use->event, q->stream) == BERTH_OK;

@@ -98,6 +98,9 @@ void berth__use_give(berth__use *use);
  * Calls the driver: no lock may be held. */
 void berth__use_mark(berth__streams *set, berth__use *use);
 
+/* Destroys a use's event, where it has one. */
+void berth__use_drop_event(berth__use *use);
+
 /* Puts a marked use into its queue. Afterwards it, and its owner, may be collected at any moment. */
 void berth__use_add(berth__use *use);
 

@@ -183,6 +183,117 @@ static void test_stale_pointers_while_memory_comes_and_goes(void **state)
     assert_int_equal(s.wrong, 0);
 }
 
+/* ---- What threads keep -------------------------------------------------------------------------------- */
+
+typedef struct kept {
+    const host_cache *cache;
+    uint64_t small_bytes, large_bytes, large_blocks, said_bytes;
+} kept;
+
+static void look_at_stock(void *context, void *beside)
+{
+    kept *k = context;
+    const host_stock *stock = beside;
+    k->said_bytes += stock->large_bytes;
+    for (uint32_t bin = 0; bin < k->cache->classes.count; bin++)
+        for (const host_block *b = stock->bins[bin].newest; b; b = b->next) {
+            bool large = b->size > HOST_SMALL_BYTES;
+            k->large_blocks += large;
+            *(large ? &k->large_bytes : &k->small_bytes) += b->size;
+        }
+}
+
+static kept look_at_stocks(fixture *f)
+{
+    host_cache *c = f->cache->self;
+    kept k = {.cache = c};
+    berth__host_stop(c);
+    berth__meter_visit_beside(&c->meter, look_at_stock, &k);
+    berth__host_resume(c);
+    assert_int_equal(k.said_bytes, k.large_bytes);
+    return k;
+}
+
+/* However many classes of large blocks a thread frees, its stock keeps 64 MiB of them, or a single block. */
+static void test_stocks_are_bounded_in_bytes(void **state)
+{
+    fixture *f = *state;
+    void *blocks[40];
+    for (size_t i = 0; i < 40; i++)
+        blocks[i] = take(f, (i + 1) * 2 * MIB);
+    for (size_t i = 0; i < 40; i++) {
+        give(f, blocks[i]);
+        kept k = look_at_stocks(f);
+        assert_true(k.large_blocks >= 1);
+        assert_true(k.large_bytes <= HOST_LARGE_BYTES || k.large_blocks == 1);
+    }
+    /* One huge block stays with its thread, alone. */
+    void *huge = take(f, 300 * MIB);
+    for (int i = 0; i < 3; i++) {
+        give(f, huge);
+        assert_int_equal(look_at_stocks(f).large_blocks, 1);
+        assert_ptr_equal(take(f, 300 * MIB), huge);
+    }
+    /* Others reach what a stock has before the device is asked, and its books stay right. */
+    give(f, huge);
+    berth_host_cache_empty(f->cache, NULL);
+    assert_int_equal(look_at_stocks(f).large_bytes, 0);
+    /* Small classes: a MiB each at most. */
+    for (size_t size = 64; size <= MIB; size *= 2) {
+        void *many[64];
+        uint64_t before = look_at_stocks(f).small_bytes;
+        for (int i = 0; i < 64; i++)
+            many[i] = take(f, size);
+        for (int i = 0; i < 64; i++)
+            give(f, many[i]);
+        assert_true(look_at_stocks(f).small_bytes <= before + MIB);
+    }
+}
+
+/* Peaks stay true where large blocks are counted within a thread's credit. */
+static void *take_and_give_ten(void *context)
+{
+    fixture *f = context;
+    void *blocks[10] = {0};
+    for (int i = 0; i < 10; i++)
+        if (berth_allocate(f->cache, 4 * MIB, 64, NULL, &blocks[i]) != BERTH_OK)
+            return f;
+    for (int i = 0; i < 10; i++)
+        berth_deallocate(f->cache, blocks[i], 0, NULL);
+    return NULL;
+}
+
+static void test_peaks_are_true_with_large_blocks(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 6; i++) {
+        pthread_t id;
+        void *failed = NULL;
+        pthread_create(&id, NULL, take_and_give_ten, f);
+        assert_null(take_and_give_ten(f));
+        pthread_join(id, &failed);
+        assert_null(failed);
+        berth_stats stats = {.struct_size = sizeof stats};
+        assert_int_equal(berth_stats_get(f->cache, &stats), BERTH_OK);
+        assert_int_equal(stats.bytes_in_use, 0);
+        assert_true(stats.max_bytes_in_use >= 40 * MIB && stats.max_bytes_in_use <= 80 * MIB);
+        assert_int_equal(stats.num_allocs, 20 * (uint64_t)(i + 1));
+    }
+    /* One after the other: nobody's credit is taken for something in use. */
+    assert_int_equal(berth_stats_clear(f->cache), BERTH_OK);
+    for (int i = 0; i < 6; i++) {
+        pthread_t id;
+        void *failed = NULL;
+        pthread_create(&id, NULL, take_and_give_ten, f);
+        pthread_join(id, &failed);
+        assert_null(failed);
+        assert_null(take_and_give_ten(f));
+        berth_stats stats = {.struct_size = sizeof stats};
+        assert_int_equal(berth_stats_get(f->cache, &stats), BERTH_OK);
+        assert_int_equal(stats.max_bytes_in_use, 40 * MIB);
+    }
+}
+
 int main(void)
 {
     berth_log_set(NULL, NULL, BERTH_LOG_NONE);
@@ -191,6 +302,8 @@ int main(void)
         TEST(test_tags_do_not_count),
         TEST(test_stated_waste_holds_at_every_alignment),
         TEST(test_stale_pointers_while_memory_comes_and_goes),
+        TEST(test_stocks_are_bounded_in_bytes),
+        TEST(test_peaks_are_true_with_large_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
