@@ -19,6 +19,17 @@ struct inside {
 
 static berth__span no_span; /* at address 0; never written */
 
+/* What a thread's stock may hold. Under a soft limit all stocks together stay below the half of it, which
+ * berth__pool_settle leaves them. */
+static size_t stock_share(const berth__pool *pool, uint32_t thread)
+{
+    enum { SHARES = 64 };
+    uint64_t soft = pool->budget->soft_limit_bytes;
+    if (soft == 0 || soft / SHARES > BERTH__STOCK_BYTES)
+        return BERTH__STOCK_BYTES;
+    return thread < SHARES / 2 ? (size_t)(soft / SHARES) : 0;
+}
+
 /* Finds the thread's slot and stock, makes the stock, and remembers both for the next time. */
 static bool find_own(berth__pool *pool, struct inside *in)
 {
@@ -33,12 +44,14 @@ static bool find_own(berth__pool *pool, struct inside *in)
         if (!made)
             return false;
         made->mark = BERTH__SPAN_STOCK + thread;
+        made->usual_bytes = made->most_bytes = stock_share(pool, thread);
         made->last = &no_span;
         if (!berth__meter_enter(&pool->meter, in->slot)) {
             berth__heap_free(made);
             return false;
         }
         in->slot->beside = in->stock = made;
+        atomic_fetch_add(&pool->stock_shares_bytes, made->usual_bytes);
         berth__meter_leave(in->slot);
     }
     berth__thread_memos.device_pool = (berth__memo){pool->number, in->slot, in->stock};
@@ -469,28 +482,42 @@ static inline __attribute__((always_inline)) bool put_own(struct inside in, bert
     return true;
 }
 
-/* Makes room in the thread's stock: what is in the way goes back into the arena. False: there is no stock. */
-static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
+/* With the lock, inside: makes room in the thread's stock: what is in the way goes back into the arena. One
+ * block may be larger than all others together, so that there is no size from which on a pair costs more;
+ * but a soft limit is one. */
+static bool empty_stock_for(berth__pool *pool, berth__stock *stock, size_t freed)
 {
     berth__span *out[BERTH__STOCK_MOST];
+    uint32_t count = berth__stock_make_place(stock, freed, out);
+    for (uint32_t i = 0; i < count; i++)
+        berth__pool_put(pool, out[i]);
+    if (!berth__stock_has_room(stock, freed))
+        berth__pool_empty_stock(pool, stock);
+    if (stock->most_bytes < freed && !pool->budget->soft_limit_bytes)
+        stock->most_bytes = freed;
+    return berth__stock_has_room(stock, freed);
+}
+
+/* False: there is no stock, or the block is too large for it. */
+static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
+{
     if (!own(pool, in) || !enter(pool, *in))
         return false;
     bool has_room = berth__stock_has_room(in->stock, freed);
     berth__meter_leave(in->slot);
     if (has_room)
         return true;
+    if (freed > in->stock->usual_bytes && pool->budget->soft_limit_bytes)
+        return false;
     berth__pool_lock(pool);
-    bool entered = enter_locked(pool, *in);
-    /* Asked again: somebody may have emptied the stock meanwhile. */
-    bool full = entered && !berth__stock_has_room(in->stock, freed);
-    uint32_t count = full ? berth__stock_make_room(in->stock, freed, out) : 0;
-    if (entered)
+    if (enter_locked(pool, *in)) {
+        /* Asked again: somebody may have emptied the stock meanwhile. */
+        has_room = berth__stock_has_room(in->stock, freed) || empty_stock_for(pool, in->stock, freed);
         berth__meter_leave(in->slot);
-    for (uint32_t i = 0; i < count; i++)
-        berth__pool_put(pool, out[i]);
+    }
     berth__pool_settle(pool);
     berth__pool_unlock(pool);
-    return entered;
+    return has_room;
 }
 
 /* A sound free of a block that no stream uses, past the short way. */

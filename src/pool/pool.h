@@ -82,6 +82,7 @@ typedef struct berth__pool {
     /* their own guards */
     berth__meter meter; /* the threads' stocks lie beside its slots */
     _Atomic uint64_t ids_drawn;
+    _Atomic uint64_t stock_shares_bytes; /* what all stocks together may hold */
     /* guarded by `lock` */
     berth__spin lock;
     berth__arena arena;
@@ -107,8 +108,9 @@ typedef struct berth__pool {
     uint64_t max_live_bytes; /* as seen when memory was short; for the slack */
     uint64_t now_ns;         /* the clock when the lock was last taken */
     uint64_t decayed_at_ns;
-    uint64_t live_blocks;                /* counted from closing on */
-    uint64_t leaving;                    /* frees that will come back to the lock */
+    uint64_t soft_left_bytes; /* idle beyond the soft limit when the last attempt could not give more back */
+    uint64_t live_blocks;     /* counted from closing on */
+    uint64_t leaving;         /* frees that will come back to the lock */
     struct berth__pool *previous, *next; /* all pools; guard: the list's lock */
     struct berth__pool *next_orphan;     /* guard: the list's lock */
     bool orphaned;                       /* its end's alone */
@@ -245,6 +247,8 @@ void berth__pool_strand(berth__pool *pool);
 void berth__pool_stop(berth__pool *pool);
 void berth__pool_resume(berth__pool *pool);
 void berth__pool_flush_stocks(berth__pool *pool);
+/* One stock alone; with the lock, by whoever may touch it [S1]. */
+void berth__pool_empty_stock(berth__pool *pool, berth__stock *stock);
 /* With the lock: a span that nobody uses any more becomes free memory. */
 void berth__pool_put(berth__pool *pool, berth__span *span);
 /* With the lock: whether an index holds memory that is free for everyone, and how much of that there is. */

@@ -81,6 +81,7 @@ static berth_status copy_blocks(berth__pool *pool, struct copy *copy)
                 if (span->index != &pool->unmapped)
                     blocks[copy->count++] = describe_span(pool, span);
         berth__pool_resume(pool);
+        berth__pool_settle(pool);
         berth__pool_unlock(pool);
         copy->blocks = blocks;
         return BERTH_OK;

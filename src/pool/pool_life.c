@@ -111,7 +111,8 @@ static berth_status pool_stats(void *self, berth_stats *out)
     berth__pool *pool = self;
     berth__meter_read(&pool->meter, out);
     berth__pool_lock(pool);
-    berth__pool_flush_stocks(pool); /* so that what is free lies together */
+    berth__pool_flush_stocks(pool); /* so that what is free lies together; it may be too much now */
+    berth__pool_settle(pool);
     const berth__span *largest = berth__index_largest(&pool->mapped);
     out->bytes_limit = pool->budget->hard_limit_bytes;
     out->bytes_reserved = pool->reserved_bytes;

@@ -24,23 +24,28 @@ bool berth__pool_claim(berth__pool *pool, size_t size_bytes)
         }
     } while (!atomic_compare_exchange_weak(&budget->reserved_bytes, &reserved, reserved + size_bytes));
     pool->reserved_bytes += size_bytes;
-    if (pool->reserved_bytes > pool->max_reserved_bytes)
-        pool->max_reserved_bytes = pool->reserved_bytes;
     return true;
 }
 
-void berth__pool_claim_arrived(berth__pool *pool, size_t size_bytes)
+static void stop_moving(berth__pool *pool, size_t size_bytes)
 {
     /* In this order: who sees nothing on its way any more sees that something has arrived. */
     atomic_fetch_add(&pool->budget->arrivals, 1);
     atomic_fetch_sub(&pool->budget->moving_bytes, size_bytes);
 }
 
+void berth__pool_claim_arrived(berth__pool *pool, size_t size_bytes)
+{
+    if (pool->reserved_bytes > pool->max_reserved_bytes) /* not sooner: the device may refuse */
+        pool->max_reserved_bytes = pool->reserved_bytes;
+    stop_moving(pool, size_bytes);
+}
+
 void berth__pool_claim_returned(berth__pool *pool, size_t size_bytes)
 {
     atomic_fetch_sub(&pool->budget->reserved_bytes, size_bytes);
     pool->reserved_bytes -= size_bytes;
-    berth__pool_claim_arrived(pool, size_bytes);
+    stop_moving(pool, size_bytes);
 }
 
 /* One turn of a wait for others, without the lock. */
@@ -85,9 +90,14 @@ static void put_stocked(void *context, berth__span *span)
     berth__pool_put(context, span);
 }
 
+void berth__pool_empty_stock(berth__pool *pool, berth__stock *stock)
+{
+    berth__stock_empty(stock, put_stocked, pool);
+}
+
 static void empty_stock(void *context, void *stock)
 {
-    berth__stock_empty(stock, put_stocked, context);
+    berth__pool_empty_stock(context, stock);
 }
 
 void berth__pool_stop(berth__pool *pool)
@@ -270,14 +280,11 @@ static berth__span *take_range(berth__pool *pool, berth__span *idle, struct rang
 
 /* From the top, so that the pool shrinks downwards, to where blocks are placed first; by address, since the
  * lock is dropped. */
-size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns,
-                             const berth__plot *plot)
+static size_t give_mapped(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns, const berth__plot *plot)
 {
     size_t given = 0;
     uintptr_t below = UINTPTR_MAX;
     berth__span *idle;
-    if (keep_bytes == 0)
-        dissolve_pieces(pool);
     while (pool->mapped.bytes > keep_bytes && (idle = berth__index_below(&pool->mapped, below))) {
         below = idle->address;
         struct range range = above_plot(releasable(pool, idle), plot);
@@ -296,15 +303,45 @@ size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t be
     return given;
 }
 
+size_t berth__pool_give_back(berth__pool *pool, uint64_t keep_bytes, uint64_t before_ns,
+                             const berth__plot *plot)
+{
+    if (keep_bytes == 0)
+        dissolve_pieces(pool);
+    return give_mapped(pool, keep_bytes, before_ns, plot);
+}
+
+/* The stocks have a part of what may be idle, whether they use it or not; the rest is the arena's. */
+static void keep_soft_limit(berth__pool *pool, uint64_t soft)
+{
+    uint64_t shares = atomic_load_explicit(&pool->stock_shares_bytes, memory_order_relaxed);
+    uint64_t keep = soft > shares ? soft - shares : 0;
+    uint64_t idle = berth__pool_idle_bytes(pool);
+    if (idle <= keep) {
+        pool->soft_left_bytes = 0;
+        return;
+    }
+    /* What could not go back, parts of granules, must not be looked at again at every free. */
+    if (pool->soft_left_bytes && idle < pool->soft_left_bytes + keep / 8 + pool->piece_bytes)
+        return;
+    if (pool->small.bytes > keep)
+        dissolve_pieces(pool);
+    give_mapped(pool, keep - pool->small.bytes, UINT64_MAX, NULL);
+    idle = berth__pool_idle_bytes(pool);
+    pool->soft_left_bytes = idle > keep ? idle : 0;
+}
+
 void berth__pool_settle(berth__pool *pool)
 {
     uint64_t soft = pool->budget->soft_limit_bytes;
-    if (soft && pool->mapped.bytes > soft)
-        berth__pool_give_back(pool, soft, UINT64_MAX, NULL);
-    /* Looking at every idle span is work: once in an eighth of the time is often enough. */
+    if (soft)
+        keep_soft_limit(pool, soft);
+    /* Looking at every idle span is work: once in an eighth of the time is often enough. The stocks come
+     * first: a thread that does nothing any more would keep its blocks for ever. */
     uint64_t now = pool->now_ns;
     if (pool->decay_ns && now > pool->decay_ns && now - pool->decayed_at_ns >= pool->decay_ns / 8) {
         pool->decayed_at_ns = now;
+        berth__pool_flush_stocks(pool);
         berth__pool_give_back(pool, 0, now - pool->decay_ns, NULL);
     }
 }

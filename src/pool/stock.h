@@ -21,6 +21,9 @@ enum {
     BERTH__STOCK_MOST = BERTH__STOCK_BATCH       /* that one call puts out; not fewer than the recent ones */
 };
 
+/* What a stock holds in bytes, unless a single block is larger. */
+#define BERTH__STOCK_BYTES ((size_t)256 << 20)
+
 /* An idle block. Its address is here too: a block that goes in and comes out again is handed out without
  * waiting for its record. */
 typedef struct berth__stocked {
@@ -38,6 +41,8 @@ typedef struct berth__stock {
     berth__span *last; /* the one handed out last; may have grown old */
     uint32_t mark;     /* the state of the spans in it */
     uint32_t recent_count;
+    size_t held_bytes, most_bytes; /* that it has; that it may have */
+    size_t usual_bytes;            /* the same, but while one large block is in it; constant */
     size_t recent_sizes[BERTH__STOCK_RECENT];
     berth__stocked recent[BERTH__STOCK_RECENT];
     uint32_t counts[BERTH__STOCK_BINS]; /* by grains: how many are in the bin */
@@ -80,6 +85,7 @@ static inline bool berth__stock_take_newest(berth__stock *stock, size_t size_byt
         *out = stock->recent[newest];
         stock->recent_count = newest;
     }
+    stock->held_bytes -= size_bytes;
     return berth__stock_has(stock, out->span);
 }
 
@@ -92,6 +98,7 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
         if (count == 0 || (stock->bins[bin].blocks[count - 1].address & (alignment - 1)) != 0)
             return NULL;
         stock->counts[bin] = count - 1;
+        stock->held_bytes -= size_bytes;
         berth__span *span = stock->bins[bin].blocks[count - 1].span;
         return berth__stock_has(stock, span) ? span : NULL;
     }
@@ -100,6 +107,7 @@ static inline berth__span *berth__stock_take(berth__stock *stock, size_t size_by
         if (stock->recent_sizes[i] != size_bytes || (block.address & (alignment - 1)) != 0)
             continue;
         uint32_t last = --stock->recent_count;
+        stock->held_bytes -= size_bytes;
         stock->recent[i] = stock->recent[last];
         stock->recent_sizes[i] = stock->recent_sizes[last];
         return berth__stock_has(stock, block.span) ? block.span : NULL;
@@ -128,6 +136,7 @@ static inline uint32_t berth__stock_halve(berth__stock *stock, size_t bin, berth
         blocks[i] = blocks[i + BERTH__STOCK_BATCH];
     }
     stock->counts[bin] -= BERTH__STOCK_BATCH;
+    stock->held_bytes -= (bin << BERTH__ARENA_GRAIN_SHIFT) * BERTH__STOCK_BATCH;
     return count;
 }
 
@@ -135,29 +144,40 @@ static inline uint32_t berth__stock_halve(berth__stock *stock, size_t bin, berth
 static inline uint32_t berth__stock_clear_recent(berth__stock *stock, berth__span **out)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < stock->recent_count; i++)
+    for (uint32_t i = 0; i < stock->recent_count; i++) {
         count = berth__stock_move(stock, stock->recent[i].span, out, count);
+        stock->held_bytes -= stock->recent_sizes[i];
+    }
     stock->recent_count = 0;
+    stock->most_bytes = stock->usual_bytes;
     return count;
 }
 
-/* Makes room for a block of a size: takes what must go out, at most BERTH__STOCK_MOST. Returns how many. */
-static inline uint32_t berth__stock_make_room(berth__stock *stock, size_t size_bytes, berth__span **out)
-{
-    return berth__stock_is_binned(size_bytes) ? berth__stock_halve(stock, berth__stock_bin(size_bytes), out)
-                                              : berth__stock_clear_recent(stock, out);
-}
-
-static inline bool berth__stock_has_room(const berth__stock *stock, size_t size_bytes)
+/* Whether a block of a size would find a place; and whether it may stay there. */
+static inline bool berth__stock_has_place(const berth__stock *stock, size_t size_bytes)
 {
     return berth__stock_is_binned(size_bytes)
                ? stock->counts[berth__stock_bin(size_bytes)] < BERTH__STOCK_DEPTH
                : stock->recent_count < BERTH__STOCK_RECENT;
 }
+static inline bool berth__stock_has_room(const berth__stock *stock, size_t size_bytes)
+{
+    return size_bytes <= stock->most_bytes - stock->held_bytes && berth__stock_has_place(stock, size_bytes);
+}
+
+/* Makes a place for a block of a size: takes what must go out, at most BERTH__STOCK_MOST. Returns how many. */
+static inline uint32_t berth__stock_make_place(berth__stock *stock, size_t size_bytes, berth__span **out)
+{
+    if (berth__stock_has_place(stock, size_bytes))
+        return 0;
+    return berth__stock_is_binned(size_bytes) ? berth__stock_halve(stock, berth__stock_bin(size_bytes), out)
+                                              : berth__stock_clear_recent(stock, out);
+}
 
 /* Puts a live block in; there is room. */
 static inline void berth__stock_put(berth__stock *stock, berth__stocked block, size_t size_bytes)
 {
+    stock->held_bytes += size_bytes;
     if (berth__stock_is_binned(size_bytes)) {
         size_t bin = berth__stock_bin(size_bytes);
         stock->bins[bin].blocks[stock->counts[bin]++] = block;
@@ -174,9 +194,11 @@ static inline void berth__stock_empty(berth__stock *stock, void (*each)(void *co
 {
     berth__span *out[BERTH__STOCK_MOST];
     for (uint32_t i = 0; i < BERTH__STOCK_BINS; i++)
-        while (stock->counts[i])
+        while (stock->counts[i]) {
+            stock->held_bytes -= (size_t)i << BERTH__ARENA_GRAIN_SHIFT;
             if (berth__stock_move(stock, stock->bins[i].blocks[--stock->counts[i]].span, out, 0))
                 each(context, out[0]);
+        }
     uint32_t count = berth__stock_clear_recent(stock, out);
     for (uint32_t i = 0; i < count; i++)
         each(context, out[i]);

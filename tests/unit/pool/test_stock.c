@@ -20,6 +20,7 @@ static int set_up(void **state)
     memset(&stock, 0, sizeof stock);
     memset(&other, 0, sizeof other);
     memset(spans, 0, sizeof spans);
+    stock.most_bytes = stock.usual_bytes = other.most_bytes = other.usual_bytes = BERTH__STOCK_BYTES;
     stock.mark = MARK;
     other.mark = OTHER_MARK;
     for (uintptr_t i = 0; i < SPANS; i++)
@@ -55,6 +56,26 @@ static void sizes_match_exactly_and_the_newest_comes_first(void **state)
     assert_null(berth__stock_take(&stock, 512, 4096)); /* at 256 */
     assert_ptr_equal(berth__stock_take(&stock, 512, 256), &spans[0]);
     assert_null(berth__stock_take(&stock, 512, 256));
+    assert_int_equal(stock.held_bytes, 0);
+}
+
+static void bytes_are_bounded_and_counted(void **state)
+{
+    (void)state;
+    stock.most_bytes = stock.usual_bytes = LARGE + 1024;
+    assert_true(put(&stock, 0, LARGE));
+    assert_true(put(&stock, 1, 512));
+    assert_false(put(&stock, 2, LARGE));
+    assert_true(put(&stock, 2, 512));
+    assert_false(put(&stock, 3, 256));
+    assert_int_equal(stock.held_bytes, LARGE + 1024);
+    berth__span *out[BERTH__STOCK_MOST];
+    assert_int_equal(berth__stock_clear_recent(&stock, out), 1);
+    assert_int_equal(stock.held_bytes, 1024);
+    for (size_t i = 3; i < 9; i++)
+        assert_true(put(&stock, i, 512));
+    assert_int_equal(berth__stock_make_place(&stock, 512, out), BERTH__STOCK_BATCH);
+    assert_int_equal(stock.held_bytes, 4 * 512);
 }
 
 static void a_full_bin_gives_its_older_half(void **state)
@@ -64,7 +85,7 @@ static void a_full_bin_gives_its_older_half(void **state)
         assert_true(put(&stock, i, 16384));
     assert_false(put(&stock, BERTH__STOCK_DEPTH, 16384));
     berth__span *out[BERTH__STOCK_MOST];
-    assert_int_equal(berth__stock_make_room(&stock, 16384, out), BERTH__STOCK_BATCH);
+    assert_int_equal(berth__stock_make_place(&stock, 16384, out), BERTH__STOCK_BATCH);
     for (size_t i = 0; i < BERTH__STOCK_BATCH; i++)
         assert_ptr_equal(out[i], &spans[i]);
     for (size_t i = BERTH__STOCK_DEPTH; i-- > BERTH__STOCK_BATCH;)
@@ -85,7 +106,7 @@ static void large_blocks_go_out_together(void **state)
         assert_true(put(&stock, i, LARGE + i * BERTH__ARENA_GRAIN));
     assert_false(put(&stock, BERTH__STOCK_RECENT, LARGE));
     berth__span *out[BERTH__STOCK_MOST];
-    assert_int_equal(berth__stock_make_room(&stock, LARGE, out), BERTH__STOCK_RECENT);
+    assert_int_equal(berth__stock_make_place(&stock, LARGE, out), BERTH__STOCK_RECENT);
     assert_true(put(&stock, BERTH__STOCK_RECENT, LARGE));
     assert_true(put(&stock, BERTH__STOCK_RECENT + 1, 256));
     size_t emptied = 0;
@@ -121,7 +142,7 @@ static void a_block_that_is_in_a_stock_twice_comes_out_once(void **state)
     for (size_t i = 0; i < BERTH__STOCK_DEPTH; i++)
         assert_true(put(&stock, i == 1 ? 0 : i, 512));
     berth__span *out[BERTH__STOCK_MOST];
-    assert_int_equal(berth__stock_make_room(&stock, 512, out), BERTH__STOCK_BATCH - 1);
+    assert_int_equal(berth__stock_make_place(&stock, 512, out), BERTH__STOCK_BATCH - 1);
     size_t emptied = 0;
     assert_true(put(&stock, 20, LARGE));
     assert_true(put(&stock, 20, LARGE));
@@ -133,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(sizes_match_exactly_and_the_newest_comes_first, set_up),
+        cmocka_unit_test_setup(bytes_are_bounded_and_counted, set_up),
         cmocka_unit_test_setup(a_full_bin_gives_its_older_half, set_up),
         cmocka_unit_test_setup(large_blocks_go_out_together, set_up),
         cmocka_unit_test_setup(a_block_in_two_stocks_is_handed_out_by_one, set_up),
