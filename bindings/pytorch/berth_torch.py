@@ -86,7 +86,8 @@ class _Report(_Struct):
         (name, _u64) for name in ("planned", "from_plan", "by_fallback", "outside_plan", "refused", "bad_frees",
                                   "stragglers", "block_bytes", "fallback_bytes", "peak_with_plan_bytes",
                                   "peak_without_plan_bytes")] + [
-            ("deviation_count", _size), ("deviations", _Deviation * 8)]
+            ("deviation_count", _size), ("deviations", _Deviation * 8)] + [
+                (name, _u64) for name in ("displaced", "early_frees", "held_bytes", "straggler_bytes")]
 
 
 class _RunOptions(_Struct):

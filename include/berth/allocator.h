@@ -157,12 +157,14 @@ BERTH_API void berth_allocator_release(berth_allocator *a);
 /* Allocates `size_bytes` at a multiple of `alignment`, a power of two up to BERTH_ALIGNMENT_MAX. `request`
  * may be NULL. 0 bytes is BERTH_OK with NULL, unless the allocator allocates_empty: then a unique pointer.
  * The caller owns the block and gives it back to the same allocator. Any thread. BERTH_OK,
- * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY, BERTH_OUT_OF_DEVICE_MEMORY, BERTH_OVER_BUDGET. */
+ * BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW (more than any block can hold), BERTH_OUT_OF_HOST_MEMORY,
+ * BERTH_OUT_OF_DEVICE_MEMORY, BERTH_OVER_BUDGET, BERTH_MISMATCH (in a strict replay: not what is planned). */
 BERTH_API berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
                                       const berth_request *request, void **out);
 
 /* Gives a block back. NULL is a no-op. `size_bytes` is what was asked for, or 0 if unknown. With a stream the
- * block may be used by that stream's work up to this point. Any thread. BERTH_OK, BERTH_BAD_FREE. */
+ * block may be used by that stream's work up to this point. Any thread. BERTH_OK, BERTH_BAD_FREE, BERTH_MISMATCH
+ * (in a strict replay: earlier than planned; the block is freed). */
 BERTH_API berth_status berth_deallocate(berth_allocator *a, void *p, size_t size_bytes, berth_stream *stream);
 
 /* Changes a block's size, keeping what fits; the block may move. On failure the old block stays. Allocators

@@ -46,11 +46,12 @@ BERTH_API berth_plan *berth_planned_plan(berth_allocator *planned);
 
 typedef struct berth_run_options {
     size_t struct_size;
-    berth_plan *plan;                 /* for this scope; NULL: the allocator's */
-    bool strict;                      /* replay: what is not in the plan is an error, not a fallback */
-    uint64_t fingerprint;             /* of the program as it is now; 0: unknown. A plan with another one is
+    berth_plan *plan;     /* for this scope; NULL: the allocator's */
+    bool strict;          /* replay: what is not in the plan is an error, not a fallback */
+    uint64_t fingerprint; /* of the program as it is now; 0: unknown. A plan with another one is
                                          stale: strict replay refuses it, elastic replay says so and goes on */
-    berth_stream *stream;             /* replay: the stream that works on the block; NULL: the host */
+    berth_stream *stream; /* whose work uses what is allocated; retained by the scope. Requests and
+                                         frees that name none are its own. NULL: the host */
     const berth_solve_options *solve; /* record: how the plan is solved; NULL: the defaults */
 } berth_run_options;
 
@@ -60,8 +61,9 @@ typedef struct berth_run_options {
     }
 
 /* Records every allocation and free of the calling thread on `planned`. The plan is cleared first and is
- * nobody else's until the end. `options` may be NULL and is copied. BERTH_OK, BERTH_BUSY (a scope is open on
- * this thread, or another scope uses the plan), BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
+ * nobody else's until the end; scopes that replay it go on with what they began with. `options` may be NULL
+ * and is copied. BERTH_OK, BERTH_BUSY (a scope is open on this thread, or the plan is being recorded or
+ * changed), BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_record_begin(berth_allocator *planned, const berth_run_options *options);
 
 /* Ends the recording and solves it. After a failure the plan is empty. BERTH_OK, BERTH_NOT_FOUND (no such
@@ -94,12 +96,15 @@ BERTH_API berth_status berth_validate_end(berth_allocator *planned, berth_differ
 /* Why a request was not served from the plan. */
 typedef enum berth_deviation_reason {
     BERTH_DEVIATION_NONE = 0,
-    BERTH_DEVIATION_SIZE = 1,      /* larger than planned (strict: not the planned size) */
-    BERTH_DEVIATION_ALIGNMENT = 2, /* stricter than planned */
-    BERTH_DEVIATION_HELD = 3,      /* its place is still held by a block freed later than planned */
-    BERTH_DEVIATION_PAST_END = 4,  /* the plan has no more allocations */
-    BERTH_DEVIATION_BAD_FREE = 5,  /* a free of what is not a live block: refused */
-    BERTH_DEVIATION_STRAGGLER = 6, /* still live at the end of the scope, planned to be freed inside */
+    BERTH_DEVIATION_SIZE = 1,       /* not the planned size */
+    BERTH_DEVIATION_ALIGNMENT = 2,  /* stricter than planned */
+    BERTH_DEVIATION_HELD = 3,       /* its place is still held by a block freed later than planned */
+    BERTH_DEVIATION_PAST_END = 4,   /* the plan has no more allocations */
+    BERTH_DEVIATION_BAD_FREE = 5,   /* a free of what is not a live block: refused */
+    BERTH_DEVIATION_STRAGGLER = 6,  /* still live at the end of the scope, planned to be freed inside */
+    BERTH_DEVIATION_EARLY_FREE = 7, /* strict: freed before it was planned to be */
+    BERTH_DEVIATION_LABEL = 8,      /* another label than planned */
+    BERTH_DEVIATION_MISSING = 9,    /* strict: planned, and not asked for before the scope ended */
 } berth_deviation_reason;
 
 typedef struct berth_deviation {
@@ -115,7 +120,7 @@ typedef struct berth_deviation {
 /* What a replay did. */
 typedef struct berth_report {
     size_t struct_size;
-    berth_status status;           /* of the scope: BERTH_OK, or why its beginning failed */
+    berth_status status;           /* of the scope: BERTH_OK, or why its beginning or its end failed */
     bool strict;                   /* what was asked for */
     bool stale;                    /* the plan's fingerprint is not the one that the options named */
     uint64_t planned;              /* allocations in the plan, without those that are never freed inside */
@@ -131,29 +136,33 @@ typedef struct berth_report {
     uint64_t peak_without_plan_bytes; /* the most live at one time, had all been allocated one by one */
     size_t deviation_count;           /* all of them; the first few are kept */
     berth_deviation deviations[BERTH_REPORT_DEVIATIONS];
+    uint64_t displaced;       /* planned requests served by the inner allocator, since a pointer that outlived
+                                 its scope holds their place */
+    uint64_t early_frees;     /* strict: frees that came before they were planned */
+    uint64_t held_bytes;      /* of all blocks that the allocator holds after the scope */
+    uint64_t straggler_bytes; /* of the planned pointers in them, of this scope and others, that are live */
 } berth_report;
 
 #define BERTH_REPORT_INIT                                                                 \
     {                                                                                     \
         sizeof(berth_report), BERTH_OK, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-        {                                                                                 \
-            {                                                                             \
-                BERTH_DEVIATION_NONE, 0, 0, 0, ""                                         \
-            }                                                                             \
-        }                                                                                 \
+            {{BERTH_DEVIATION_NONE, 0, 0, 0, ""}}, 0, 0, 0, 0                             \
     }
 
 /* Serves the calling thread's requests to `planned` from the plan, at the planned places. Elastic unless
- * options->strict: a smaller request takes its place, anything else is served by the inner allocator and
- * named in the report, and when the run comes back in step the plan is used again. Strict: a request that is
- * not in the plan is BERTH_MISMATCH from berth_allocate, with words. BERTH_OK, BERTH_BUSY (a scope is open on
- * this thread, or the plan is being recorded), BERTH_MISMATCH (stale and strict), BERTH_INVALID_ARGUMENT, and
- * what allocating the block answers. */
+ * options->strict: a request is looked for among the next 16 planned ones by size and label; one that is not
+ * there is served by the inner allocator and named in the report, and the run goes on from the plan. A request
+ * smaller than planned takes its place where the plan is an envelope of such sizes, or once the run has shown
+ * that it asks for less. Strict: a request that is not the plan's next is BERTH_MISMATCH from berth_allocate,
+ * a free that comes too early is done and is BERTH_MISMATCH from berth_deallocate. BERTH_OK, BERTH_BUSY (a
+ * scope is open on this thread, or the plan is being recorded), BERTH_MISMATCH (stale and strict),
+ * BERTH_INVALID_ARGUMENT, and what allocating the block answers. */
 BERTH_API berth_status berth_replay_begin(berth_allocator *planned, const berth_run_options *options);
 
 /* Ends the replay. `report` may be NULL; the caller sets its struct_size. Planned pointers that are still
- * live stay valid until they are freed, by any thread; their block is not reused before. BERTH_OK,
- * BERTH_NOT_FOUND (no such scope is open on this thread). */
+ * live stay valid until they are freed, by any thread, and so does what streams do with them; later runs may
+ * use the rest of their block. BERTH_OK, BERTH_MISMATCH (strict: before all of the plan had come; the scope has
+ * ended), BERTH_NOT_FOUND (no such scope is open on this thread; the report is cleared). */
 BERTH_API berth_status berth_replay_end(berth_allocator *planned, berth_report *report);
 
 /* A report for people, several lines. Writes at most `room` bytes with the final 0 and returns the full
@@ -177,17 +186,19 @@ typedef enum berth_run_kind {
     BERTH_RUN_REPLAY = 3,
 } berth_run_kind;
 
-/* One step of a plan: an allocation (size above 0) or a free (size 0). */
+/* One step of a plan: an allocation, or a free, whose size is BERTH_STEP_FREE. */
 typedef struct berth_step {
     uint64_t size_bytes;
     uint64_t offset;
+    const char *label; /* the last one that was seen to match, compared by address; atomic */
 } berth_step;
+
+#define BERTH_STEP_FREE UINT64_MAX
 
 /* An open scope. Its fields are berth's own; they are here so that the two functions below can be inline. */
 typedef struct berth_run {
     const berth_step *next; /* what the plan expects now */
     char *base;
-    uint64_t exact;     /* all ones in strict replay */
     uint64_t pending;   /* all ones when another thread has freed a block of this scope; atomic */
     uint64_t alignment; /* of `base`, a power of two */
     berth_stream *stream;
@@ -202,20 +213,22 @@ BERTH_API berth_run *berth_run_current(void);
 BERTH_API void *berth_run_allocate_slow(berth_run *run, size_t size_bytes, size_t alignment);
 BERTH_API berth_status berth_run_deallocate_slow(berth_run *run, void *p);
 
-/* Whether the plan expects exactly this now: the step is an allocation, every free planned before it has come
- * (they are the steps before), the size fits (strict: is equal) and so does the alignment. Never while frees
- * by other threads wait to be seen. */
+/* Whether the plan expects exactly this now: the step is an allocation of this size, every free planned before
+ * it has come (they are the steps before), and the alignment fits. Never while frees by other threads wait to
+ * be seen. A smaller request than planned is looked at more closely, by berth_run_allocate_slow. */
 static inline bool berth_run_expects(const berth_run *run, size_t size_bytes, size_t alignment)
 {
     const berth_step *step = run->next;
     uint64_t pending = __atomic_load_n(&run->pending, __ATOMIC_RELAXED);
-    return size_bytes <= step->size_bytes && size_bytes > (((step->size_bytes - 1) & run->exact) | pending) &&
-           ((step->offset | run->alignment) & (alignment - 1)) == 0;
+    return ((step->size_bytes ^ size_bytes) | pending |
+            ((step->offset | run->alignment) & (alignment - 1))) == 0 &&
+           size_bytes != BERTH_STEP_FREE;
 }
 
 /* berth_allocate and berth_deallocate for the scope's allocator in a loop that has the scope at hand: the
- * whole of a replayed call is a few comparisons and an addition, inline. `alignment` is a power of two. NULL
- * on failure, words in berth_last_error. The thread that began the scope. */
+ * whole of a replayed call is a few comparisons and an addition, inline. The request has no label of its own
+ * and takes its place by size alone. `alignment` is a power of two. NULL on failure, words in
+ * berth_last_error. The thread that began the scope. */
 static inline void *berth_run_allocate(berth_run *run, size_t size_bytes, size_t alignment)
 {
     const berth_step *step = run->next;
@@ -228,8 +241,8 @@ static inline void *berth_run_allocate(berth_run *run, size_t size_bytes, size_t
 static inline bool berth_run_expects_free(const berth_run *run, const void *p)
 {
     const berth_step *step = run->next;
-    return (step->size_bytes | __atomic_load_n(&run->pending, __ATOMIC_RELAXED)) == 0 &&
-           (uintptr_t)run->base + step->offset == (uintptr_t)p;
+    return ((step->size_bytes ^ BERTH_STEP_FREE) | __atomic_load_n(&run->pending, __ATOMIC_RELAXED) |
+            (((uintptr_t)run->base + step->offset) ^ (uintptr_t)p)) == 0;
 }
 
 static inline berth_status berth_run_deallocate(berth_run *run, void *p)

@@ -3,7 +3,7 @@
 
 #include "plan/plan.h"
 
-static const berth_step end_step = {0, BERTH__NOWHERE};
+static const berth_step end_step = {BERTH_STEP_FREE, BERTH__NOWHERE, NULL};
 static berth__plan_entry end_entry;
 
 static berth__plan_content empty = {
@@ -34,7 +34,10 @@ static void content_free(berth__plan_content *c)
     berth__heap_free(c->live_bytes);
     berth__heap_free(c->rank_offsets);
     berth__heap_free(c->slots);
+    berth__heap_free(c->ranges);
+    berth__plan_content *whole = c->whole;
     berth__heap_free(c);
+    berth__plan_content_release(whole);
 }
 
 void berth__plan_content_release(berth__plan_content *c)
@@ -111,6 +114,7 @@ static berth_status copy_entries(const berth__plan_source *s, berth__plan_conten
             return status;
         berth__plan_entry *e = &c->entries[i];
         e->size_bytes = a->size_bytes;
+        e->least_bytes = s->least_bytes ? s->least_bytes[i] : a->size_bytes;
         e->offset = a->freed_at == BERTH_NEVER_FREED ? BERTH_NO_OFFSET : a->offset;
         e->label = copy_label(c, a->label, &used, &last, &last_copy);
         e->alignment = a->alignment ? (uint32_t)a->alignment : 1;

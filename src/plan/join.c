@@ -23,6 +23,14 @@ static uint32_t common_length(berth__plan_content *const *parts, size_t count)
     return length;
 }
 
+static uint64_t least(berth__plan_content *const *parts, size_t count, uint32_t id)
+{
+    uint64_t bytes = parts[0]->entries[id].least_bytes;
+    for (size_t k = 1; k < count; k++)
+        bytes = parts[k]->entries[id].least_bytes < bytes ? parts[k]->entries[id].least_bytes : bytes;
+    return bytes;
+}
+
 /* Allocation `id` at its largest and longest. What is freed after the envelope's end is freed at its end. */
 static berth_plan_allocation widest(berth__plan_content *const *parts, size_t count, uint32_t id,
                                     uint32_t length)
@@ -58,17 +66,22 @@ static berth_status join(berth__plan_content *const *parts, size_t count, const 
     uint32_t length = common_length(parts, count);
     berth_plan_allocation *all = berth__heap_zalloc(length, sizeof *all);
     uint32_t *order = berth__heap_zalloc(length, sizeof *order);
+    uint64_t *least_bytes = berth__heap_zalloc(length, sizeof *least_bytes);
     berth_status status = BERTH_OK;
-    if (!all || !order) {
+    if (!all || !order || !least_bytes) {
         status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an envelope of %u allocations", length);
         goto done;
     }
-    for (uint32_t id = 0; id < length; id++)
+    for (uint32_t id = 0; id < length; id++) {
         all[id] = widest(parts, count, id, length);
+        least_bytes[id] = least(parts, count, id);
+    }
     order_frees(parts[0], all, length, order);
-    berth__plan_source source = {.allocations = all, .count = length, .free_order = order};
+    berth__plan_source source = {
+        .allocations = all, .count = length, .free_order = order, .least_bytes = least_bytes};
     status = berth__plan_build(&source, options, out);
 done:
+    berth__heap_free(least_bytes);
     berth__heap_free(order);
     berth__heap_free(all);
     return status;

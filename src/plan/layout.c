@@ -31,7 +31,7 @@ static berth_status order_frees(const berth__plan_content *c, const uint32_t *hi
 
 static void push_step(berth__plan_content *c, uint32_t id, uint64_t size_bytes, uint64_t offset)
 {
-    c->steps[c->step_count] = (berth_step){size_bytes, offset};
+    c->steps[c->step_count] = (berth_step){size_bytes, offset, NULL};
     c->step_ids[c->step_count++] = id;
 }
 
@@ -44,7 +44,7 @@ static void fill_steps(berth__plan_content *c, const uint32_t *frees)
         berth__plan_entry *e = &c->entries[i];
         for (; next_free < c->planned && c->entries[frees[next_free]].freed_at == i; next_free++) {
             live -= c->entries[frees[next_free]].size_bytes;
-            push_step(c, frees[next_free], 0, c->entries[frees[next_free]].offset);
+            push_step(c, frees[next_free], BERTH_STEP_FREE, c->entries[frees[next_free]].offset);
         }
         e->step = c->step_count;
         if (i == c->count)
@@ -52,9 +52,10 @@ static void fill_steps(berth__plan_content *c, const uint32_t *frees)
         bool planned = e->freed_at != UINT32_MAX;
         live += planned ? e->size_bytes : 0;
         c->live_bytes[i] = live;
-        push_step(c, i, planned ? e->size_bytes : 0, planned ? e->offset : BERTH__NOWHERE);
+        c->most_bytes = live > c->most_bytes ? live : c->most_bytes;
+        push_step(c, i, planned ? e->size_bytes : BERTH_STEP_FREE, planned ? e->offset : BERTH__NOWHERE);
     }
-    c->steps[c->step_count] = (berth_step){0, BERTH__NOWHERE};
+    c->steps[c->step_count] = (berth_step){BERTH_STEP_FREE, BERTH__NOWHERE, NULL};
     c->step_ids[c->step_count] = UINT32_MAX;
 }
 

@@ -2,6 +2,10 @@
 #include "plan/plan.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/lock.h"
 
 berth_status berth_plan_create(berth_plan **out)
 {
@@ -12,7 +16,6 @@ berth_status berth_plan_create(berth_plan **out)
     if (!plan)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a plan");
     atomic_init(&plan->references, 1);
-    atomic_init(&plan->users, 0);
     plan->content = berth__plan_empty();
     *out = plan;
     return BERTH_OK;
@@ -33,44 +36,69 @@ void berth_plan_release(berth_plan *plan)
     berth__heap_free(plan);
 }
 
+/* One lock for all plans: it is held for a few instructions, and a fork finds it open. */
+static berth__fork_mutex contents;
+static pthread_once_t contents_once = PTHREAD_ONCE_INIT;
+
+static void make_contents_lock(void)
+{
+    berth__fork_mutex_init(&contents);
+}
+
+static void lock_contents(void)
+{
+    pthread_once(&contents_once, make_contents_lock);
+    berth__mutex_lock(&contents.lock, BERTH__RANK_REPLAY);
+}
+
+static void unlock_contents(void)
+{
+    berth__mutex_unlock(&contents.lock, BERTH__RANK_REPLAY);
+}
+
+static berth_status busy(uint32_t writer)
+{
+    if (writer == (uint32_t)getpid())
+        return berth__fail(BERTH_BUSY, "the plan is being recorded or changed; wait until that has ended");
+    return berth__fail(BERTH_BUSY,
+                       "the plan was being recorded or changed when this process was forked: if by "
+                       "this thread, end its scope, else make a new plan");
+}
+
 berth_status berth__plan_content_of(const berth_plan *plan, berth__plan_content **out)
 {
-    /* Readers are counted too, and counting changes nothing that a caller sees. */
-    _Atomic int32_t *count = (_Atomic int32_t *)&plan->users;
-    int32_t users = atomic_load_explicit(count, memory_order_relaxed);
-    while (users >= 0) {
-        if (!atomic_compare_exchange_weak_explicit(count, &users, users + 1, memory_order_acquire,
-                                                   memory_order_relaxed))
-            continue;
-        *out = berth__plan_content_retain(plan->content);
-        atomic_fetch_sub_explicit(count, 1, memory_order_release);
-        return BERTH_OK;
-    }
-    *out = NULL;
-    return berth__fail(BERTH_BUSY, "the plan is being recorded or changed; wait until that has ended");
+    lock_contents();
+    uint32_t writer = plan->writer;
+    *out = writer ? NULL : berth__plan_content_retain(plan->content);
+    unlock_contents();
+    return writer ? busy(writer) : BERTH_OK;
 }
 
 berth_status berth__plan_lock(berth_plan *plan)
 {
-    int32_t users = 0;
-    while (!atomic_compare_exchange_weak_explicit(&plan->users, &users, -1, memory_order_acquire,
-                                                  memory_order_relaxed)) {
-        if (users < 0)
-            return berth__fail(BERTH_BUSY, "the plan is being recorded or changed already");
-        users = 0; /* readers leave within a few instructions */
-    }
-    return BERTH_OK;
+    uint32_t me = (uint32_t)getpid();
+    lock_contents();
+    uint32_t writer = plan->writer;
+    if (!writer)
+        plan->writer = me;
+    unlock_contents();
+    return writer ? busy(writer) : BERTH_OK;
 }
 
 void berth__plan_unlock(berth_plan *plan)
 {
-    atomic_store_explicit(&plan->users, 0, memory_order_release);
+    lock_contents();
+    plan->writer = 0;
+    unlock_contents();
 }
 
 void berth__plan_put(berth_plan *plan, berth__plan_content *content)
 {
-    berth__plan_content_release(plan->content);
+    lock_contents();
+    berth__plan_content *old = plan->content;
     plan->content = content;
+    unlock_contents();
+    berth__plan_content_release(old);
 }
 
 static berth_status no_plan(void)
@@ -165,6 +193,8 @@ berth_status berth_plan_solve(berth_plan *plan, const berth_solve_options *optio
             .allocations = allocations, .count = plan->content->count, .free_order = free_order};
         status = berth__plan_build(&source, options, &content);
     }
+    for (uint32_t i = 0; content && i < content->count; i++)
+        content->entries[i].least_bytes = plan->content->entries[i].least_bytes;
     if (status == BERTH_OK && content->total_bytes < plan->content->total_bytes)
         berth__plan_put(plan, berth__plan_content_retain(content));
     berth__plan_content_release(content);

@@ -25,11 +25,12 @@
 
 typedef struct berth__plan_entry {
     uint64_t size_bytes;
-    uint64_t offset;   /* BERTH_NO_OFFSET: never freed inside */
-    const char *label; /* in the content's text; NULL: none */
+    uint64_t least_bytes; /* an envelope: the smallest of its recordings; else the size */
+    uint64_t offset;      /* BERTH_NO_OFFSET: never freed inside */
+    const char *label;    /* in the content's text; NULL: none */
     uint32_t alignment;
     uint32_t freed_at; /* UINT32_MAX: never */
-    uint32_t rank;     /* BERTH__NO_RANK: never freed inside */
+    uint32_t rank;     /* BERTH__NO_RANK: never freed inside, or displaced */
     uint32_t step;     /* where the steps allocate it */
 } berth__plan_entry;
 
@@ -37,7 +38,8 @@ typedef struct berth__plan_content {
     _Atomic uint32_t references;
     berth__plan_entry *entries; /* count + 1: the last one is not an allocation, its step is the end */
     uint32_t count;
-    uint32_t planned; /* entries with an offset */
+    uint32_t planned;   /* entries with a place */
+    uint32_t displaced; /* entries that have lost theirs to `ranges` */
     uint64_t total_bytes;
     uint64_t alignment; /* the strictest of all, for the block */
     uint64_t fingerprint;
@@ -48,28 +50,38 @@ typedef struct berth__plan_content {
     uint32_t *step_ids;
     uint32_t step_count;
     uint64_t *live_bytes;   /* planned bytes live right after allocation i */
+    uint64_t most_bytes;    /* of these */
     uint64_t *rank_offsets; /* rising */
     uint32_t rank_count;
     uint32_t *slots; /* rank + 1 by hash of the offset; 0: empty */
     uint32_t slot_shift;
     uint32_t slot_mask;
+    /* Of a content with displaced entries only. */
+    struct berth__plan_content *whole; /* what it was made of, retained: the labels are there */
+    struct berth__plan_range *ranges;  /* rising */
+    size_t range_count;
 } berth__plan_content;
+
+/* Bytes of a block that its plan may not use. */
+typedef struct berth__plan_range {
+    uint64_t offset, size_bytes;
+} berth__plan_range;
 
 struct berth_plan {
     _Atomic uint32_t references;
-    /* Guards `content`. Threads that look it up, for a few instructions each; -1: one that replaces it, which
-     * may be as long as a recording. There is no lock in this room. */
-    _Atomic int32_t users;
+    /* The room's lock guards both; a writer changes `content` when it is the one. */
+    uint32_t writer; /* 0: none; else the process in which somebody records or changes the plan */
     berth__plan_content *content; /* never NULL */
 };
 
 /* What a plan is made of. `offsets` NULL: to be solved for. `free_order` lists the freed ids in the order of
  * their frees, NULL: unknown; it decides only which free is expected first among those between the same two
- * allocations. */
+ * allocations. `least_bytes` of an envelope: by id; NULL: the sizes themselves. */
 typedef struct berth__plan_source {
     const berth_plan_allocation *allocations;
     size_t count;
     const uint32_t *free_order;
+    const uint64_t *least_bytes;
     bool has_offsets;
 } berth__plan_source;
 
@@ -81,6 +93,15 @@ berth_status berth__plan_build(const berth__plan_source *source, const berth_sol
 berth__plan_content *berth__plan_empty(void);
 berth__plan_content *berth__plan_content_retain(berth__plan_content *content);
 void berth__plan_content_release(berth__plan_content *content);
+/* The content for a block in which `ranges` (rising, disjoint) are somebody else's: allocations whose place
+ * touches one are displaced, which is to the steps as if they were never freed inside; they keep their offset.
+ * One reference. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__plan_displace(berth__plan_content *whole, const berth__plan_range *ranges, size_t count,
+                                  berth__plan_content **out);
+static inline bool berth__plan_is_displaced(const berth__plan_entry *e)
+{
+    return e->rank == BERTH__NO_RANK && e->offset != BERTH_NO_OFFSET;
+}
 /* Fills steps, ranks and the hash table of a content whose entries have their offsets. */
 berth_status berth__plan_lay_out(berth__plan_content *content, const uint32_t *free_order);
 

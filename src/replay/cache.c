@@ -15,19 +15,19 @@ typedef struct kept {
 /* Keys are few (shapes and batch sizes), so a list in the order of use is both the index and the order in
  * which plans go. */
 struct berth_plan_cache {
-    pthread_mutex_t lock;
+    berth__fork_mutex guard;      /* the lock */
     kept *newest, *oldest;        /* guarded by lock, as all below */
     berth_plan_cache_stats stats; /* bytes and counts */
 };
 
 static void lock(berth_plan_cache *c)
 {
-    berth__mutex_lock(&c->lock, BERTH__RANK_REPLAY);
+    berth__mutex_lock(&c->guard.lock, BERTH__RANK_REPLAY);
 }
 
 static void unlock(berth_plan_cache *c)
 {
-    berth__mutex_unlock(&c->lock, BERTH__RANK_REPLAY);
+    berth__mutex_unlock(&c->guard.lock, BERTH__RANK_REPLAY);
 }
 
 berth_status berth_plan_cache_create(size_t max_bytes, berth_plan_cache **out)
@@ -40,7 +40,7 @@ berth_status berth_plan_cache_create(size_t max_bytes, berth_plan_cache **out)
     berth_plan_cache *c = berth__heap_zalloc(1, sizeof *c);
     if (!c)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a plan cache");
-    pthread_mutex_init(&c->lock, NULL);
+    berth__fork_mutex_init(&c->guard);
     c->stats.max_bytes = max_bytes;
     *out = c;
     return BERTH_OK;
@@ -61,7 +61,7 @@ void berth_plan_cache_destroy(berth_plan_cache *c)
     if (!c)
         return;
     kept_free(c->newest);
-    pthread_mutex_destroy(&c->lock);
+    berth__fork_mutex_finish(&c->guard);
     berth__heap_free(c);
 }
 

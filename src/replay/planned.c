@@ -7,16 +7,6 @@
 
 static void planned_destroy(void *self);
 
-static void lock(berth__planned *p)
-{
-    berth__mutex_lock(&p->lock, BERTH__RANK_REPLAY);
-}
-
-static void unlock(berth__planned *p)
-{
-    berth__mutex_unlock(&p->lock, BERTH__RANK_REPLAY);
-}
-
 berth__planned *berth__planned_of(berth_allocator *a)
 {
     if (berth__allocator_is(a, planned_destroy))
@@ -30,208 +20,23 @@ berth_plan *berth__planned_choose(berth__planned *p, const berth_run_options *op
 {
     if (options->plan)
         return berth_plan_retain(options->plan);
-    lock(p);
+    berth__planned_lock(p);
     berth_plan *plan = berth_plan_retain(p->plan);
-    unlock(p);
+    berth__planned_unlock(p);
     return plan;
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------------ */
+/* ---- The inner allocator ----------------------------------------------------------------------------- */
 
-/* Called without the lock, on a block that nobody else sees or that is running for the caller. */
-static void give_memory_back(berth__planned *p, berth__block *b)
+berth_status berth__inner_allocate(berth__planned *p, size_t size_bytes, size_t alignment,
+                                   const berth_request *request, void **out)
 {
-    berth__streams_settle(b);
-    if (b->base && berth__deallocate(p->base.inner, b->base, b->bytes, NULL) != BERTH_OK)
-        berth__log(BERTH_LOG_WARNING, "the inner allocator did not take a planned block back: %s",
-                   berth_last_error()->message);
-}
-
-static void block_free(berth__planned *p, berth__block *b)
-{
-    give_memory_back(p, b);
-    berth__plan_content_release(b->plan);
-    berth__ledger_finish(&b->ledger);
-    berth__heap_free(b->remote);
-    berth__heap_free(b->uses);
-    berth__heap_free(b);
-}
-
-/* With the lock. */
-static void unlink_block(berth__planned *p, berth__block *b)
-{
-    berth__block **at = &p->blocks;
-    while (*at != b)
-        at = &(*at)->next;
-    *at = b->next;
-}
-
-static bool is_enough(const berth__block *b, size_t bytes, size_t alignment)
-{
-    return b->bytes >= bytes && b->alignment >= alignment;
-}
-
-/* With the lock: from now on frees by other threads are taken. */
-static void open_for(berth__block *b, berth__plan_content *plan)
-{
-    memset(&b->replay, 0, sizeof b->replay);
-    b->plan = plan;
-}
-
-static bool is_ready(const berth__block *b, const berth__plan_content *plan)
-{
-    return b->ledger.words && b->ledger.rank_count >= plan->rank_count && b->ledger.live == 0 &&
-           b->remote_words * 64 >= plan->rank_count;
-}
-
-/* The smallest idle block that is enough; else the largest, to be exchanged; NULL if none is idle. One that
- * needs nothing more has its plan when it comes back. */
-static berth__block *claim_idle(berth__planned *p, size_t bytes, size_t alignment, berth__plan_content *plan)
-{
-    berth__block *best = NULL;
-    lock(p);
-    for (berth__block *b = p->blocks; b; b = b->next) {
-        if (b->state != BERTH__BLOCK_IDLE)
-            continue;
-        bool enough = is_enough(b, bytes, alignment);
-        bool best_enough = best && is_enough(best, bytes, alignment);
-        if (!best || (enough && !best_enough) ||
-            (enough == best_enough && (enough ? b->bytes < best->bytes : b->bytes > best->bytes)))
-            best = b;
-    }
-    if (best)
-        best->state = BERTH__BLOCK_RUNNING;
-    if (best && is_enough(best, bytes, alignment) && is_ready(best, plan))
-        open_for(best, plan);
-    unlock(p);
-    return best;
-}
-
-static berth__block *add_block(berth__planned *p)
-{
-    berth__block *b = berth__heap_zalloc(1, sizeof *b);
-    if (!b) {
-        berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a planned block's record");
-        return NULL;
-    }
-    b->state = BERTH__BLOCK_RUNNING;
-    b->alignment = 1;
-    lock(p);
-    b->next = p->blocks;
-    p->blocks = b;
-    unlock(p);
-    return b;
-}
-
-static void set_memory(berth__planned *p, berth__block *b, void *base, size_t bytes, size_t alignment)
-{
-    lock(p);
-    b->base = base;
-    b->bytes = bytes;
-    b->alignment = alignment;
-    if (base) {
-        uintptr_t low = (uintptr_t)base, high = low + bytes;
-        if (low < atomic_load_explicit(&p->low, memory_order_relaxed))
-            atomic_store_explicit(&p->low, low, memory_order_relaxed);
-        if (high > atomic_load_explicit(&p->high, memory_order_relaxed))
-            atomic_store_explicit(&p->high, high, memory_order_relaxed);
-    }
-    unlock(p);
-}
-
-static berth_status grow(berth__planned *p, berth__block *b, size_t bytes, size_t alignment)
-{
-    static const berth_request request = {sizeof request, 0, NULL, "planned block"};
-    if (is_enough(b, bytes, alignment))
-        return BERTH_OK;
-    give_memory_back(p, b);
-    set_memory(p, b, NULL, 0, 1);
-    void *base = NULL;
-    berth_status status =
-        bytes ? berth__allocate(p->base.inner, bytes, alignment, &request, &base) : BERTH_OK;
-    if (status == BERTH_OK)
-        set_memory(p, b, base, bytes, alignment);
-    return status;
-}
-
-static berth_status prepare(berth__planned *p, berth__block *b, berth__plan_content *plan)
-{
-    size_t words = ((size_t)plan->rank_count + 63) / 64;
-    berth_status status = berth__ledger_prepare(&b->ledger, plan->rank_count);
-    if (status != BERTH_OK)
+    berth_status status = berth__allocate(p->base.inner, size_bytes, alignment, request, out);
+    if (BERTH_LIKELY(status != BERTH_OK || *out || size_bytes == 0))
         return status;
-    uint64_t *remote = words > b->remote_words ? berth__heap_zalloc(words, sizeof *remote) : NULL;
-    if (words > b->remote_words && !remote)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of %u places",
-                           plan->rank_count);
-    lock(p);
-    if (remote) {
-        berth__heap_free(b->remote);
-        b->remote = remote;
-        b->remote_words = words;
-    }
-    open_for(b, plan);
-    unlock(p);
-    return BERTH_OK;
-}
-
-berth_status berth__block_take(berth__planned *p, berth__plan_content *plan, berth__block **out)
-{
-    size_t alignment = (size_t)plan->alignment > BERTH_ALIGNMENT ? (size_t)plan->alignment : BERTH_ALIGNMENT;
-    size_t bytes = (size_t)plan->total_bytes;
-    if (plan->total_bytes > (uint64_t)PTRDIFF_MAX - BERTH_ALIGNMENT_MAX)
-        return berth__fail(BERTH_OVERFLOW, "a block of %llu bytes is more than this machine can address",
-                           (unsigned long long)plan->total_bytes);
-    berth__block *b = claim_idle(p, bytes, alignment, plan);
-    if (b && b->plan) {
-        *out = b;
-        return BERTH_OK;
-    }
-    if (!b)
-        b = add_block(p);
-    if (!b)
-        return BERTH_OUT_OF_HOST_MEMORY;
-    berth_status status = grow(p, b, bytes, alignment);
-    if (status == BERTH_OK)
-        status = prepare(p, b, plan);
-    if (status == BERTH_OK) {
-        *out = b;
-        return BERTH_OK;
-    }
-    lock(p);
-    unlink_block(p, b);
-    unlock(p);
-    block_free(p, b);
-    return status;
-}
-
-/* With the lock: nothing is live in the block any more. The plan is the caller's to release. */
-static berth__plan_content *make_idle(berth__block *b)
-{
-    berth__plan_content *plan = b->plan;
-    b->plan = NULL;
-    b->state = BERTH__BLOCK_IDLE;
-    b->use_count = 0;
-    return plan;
-}
-
-void berth__block_give(berth__planned *p, berth__block *b)
-{
-    berth__plan_content *done = NULL;
-    lock(p);
-    /* Frees by other threads that came after the scope looked last. */
-    for (size_t w = 0; w < b->remote_words; w++)
-        for (; b->remote[w]; b->remote[w] &= b->remote[w] - 1) {
-            uint32_t rank = (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(b->remote[w]);
-            if (berth__ledger_has(&b->ledger, rank))
-                berth__ledger_remove(&b->ledger, rank);
-        }
-    if (b->ledger.live)
-        b->state = BERTH__BLOCK_LINGERING;
-    else
-        done = make_idle(b);
-    unlock(p);
-    berth__plan_content_release(done);
+    return berth__fail(BERTH_INTERNAL,
+                       "the inner allocator (%s) answered BERTH_OK to %zu bytes without a block",
+                       berth_allocator_name(p->base.inner), size_bytes);
 }
 
 /* ---- Pointers into blocks, from outside their scope -------------------------------------------------- */
@@ -242,22 +47,13 @@ static bool may_be_ours(const berth__planned *p, const void *pointer)
            (uintptr_t)pointer < atomic_load_explicit(&p->high, memory_order_relaxed);
 }
 
-/* With the lock. */
-static berth__block *find_block(const berth__planned *p, const void *pointer)
-{
-    for (berth__block *b = p->blocks; b; b = b->next)
-        if ((uintptr_t)pointer - (uintptr_t)b->base < b->bytes)
-            return b;
-    return NULL;
-}
-
 static berth_status bad_free(const char *what)
 {
     return berth__fail(BERTH_BAD_FREE, "the pointer lies in a planned block, %s", what);
 }
 
 /* With the lock, of a block that another thread runs: left for that thread to see. */
-static berth_status free_running(berth__block *b, uint64_t offset)
+static berth_status free_running(berth__block *b, uint64_t offset, berth_stream *stream)
 {
     uint32_t rank = berth__plan_rank(b->plan, offset);
     if (rank == BERTH__NO_RANK)
@@ -265,65 +61,34 @@ static berth_status free_running(berth__block *b, uint64_t offset)
     uint64_t bit = (uint64_t)1 << (rank & 63);
     if (b->remote[rank >> 6] & bit)
         return bad_free("and was freed already");
+    bool added = false;
+    if (stream && berth__uses_add(b, offset, stream, &added) != BERTH_OK)
+        return BERTH_OUT_OF_HOST_MEMORY;
     b->remote[rank >> 6] |= bit;
     __atomic_store_n(&b->replay.head.pending, UINT64_MAX, __ATOMIC_RELAXED);
     return BERTH_OK;
 }
 
-/* With the lock, of a block whose scope has ended. `use` gets a stream that must be waited for first. */
-static berth_status free_lingering(berth__block *b, uint64_t offset, berth_stream **use,
-                                   berth__plan_content **done)
+/* BERTH_UNSUPPORTED: the pointer is not ours. BERTH_OUT_OF_HOST_MEMORY: the stream cannot be noted. After the
+ * lock is given back only the last straggler's own block keeps the allocator. */
+static berth_status try_free(berth__planned *p, void *pointer, berth_stream *stream)
 {
-    uint32_t rank = berth__plan_rank(b->plan, offset);
-    if (rank == BERTH__NO_RANK || !berth__ledger_has(&b->ledger, rank))
-        return bad_free("but nothing is live there: freed twice, or not the beginning of an allocation");
-    for (size_t i = 0; i < b->use_count; i++) {
-        if (b->uses[i].rank != rank)
-            continue;
-        *use = b->uses[i].stream;
-        b->uses[i] = b->uses[--b->use_count];
-        return BERTH_NOT_READY;
-    }
-    berth__ledger_remove(&b->ledger, rank);
-    if (b->ledger.live == 0)
-        *done = make_idle(b);
-    return BERTH_OK;
-}
-
-/* With the lock. */
-static bool is_finished(const berth__planned *p)
-{
-    if (!p->released)
-        return false;
-    for (const berth__block *b = p->blocks; b; b = b->next)
-        if (b->state != BERTH__BLOCK_IDLE)
-            return false;
-    return true;
-}
-
-static void planned_free(berth__planned *p);
-
-/* BERTH_UNSUPPORTED: the pointer is not ours. BERTH_NOT_READY: `use` must be waited for, then once more. */
-static berth_status try_free(berth__planned *p, void *pointer, berth_stream **use)
-{
-    berth__plan_content *done = NULL;
     berth_status status = BERTH_UNSUPPORTED;
-    lock(p);
-    berth__block *b = find_block(p, pointer);
+    bool last = false;
+    berth__planned_lock(p);
+    berth__block *b = berth__block_find(p, pointer);
     uint64_t offset = b ? (uintptr_t)pointer - (uintptr_t)b->base : 0;
-    if (b && *use)
-        status = BERTH_NOT_READY;
-    else if (b && b->state == BERTH__BLOCK_IDLE)
-        status = bad_free("which is idle: freed twice");
-    else if (b && b->state == BERTH__BLOCK_RUNNING)
-        status = b->plan ? free_running(b, offset) : bad_free("which is being made ready: freed twice");
-    else if (b)
-        status = free_lingering(b, offset, use, &done);
-    bool finished = is_finished(p);
-    unlock(p);
-    berth__plan_content_release(done);
-    if (finished)
-        planned_free(p);
+    if (b)
+        status = berth__straggler_free(b, offset, stream, &last);
+    if (status == BERTH_NOT_FOUND && b->plan)
+        status = free_running(b, offset, stream);
+    else if (status == BERTH_NOT_FOUND)
+        status = bad_free(b->straggler_count ? "but nothing is live there: freed twice, or not the beginning "
+                                               "of an allocation"
+                                             : "in which nothing is live: freed twice");
+    berth__planned_unlock(p);
+    if (last)
+        berth__block_put_away(p, b);
     return status;
 }
 
@@ -332,19 +97,14 @@ berth_status berth__planned_free_foreign(berth__planned *p, void *pointer, size_
 {
     if (BERTH_LIKELY(!may_be_ours(p, pointer)))
         return berth__deallocate(p->base.inner, pointer, size_bytes, stream);
-    berth_stream *use = stream;
-    for (;;) {
-        berth_status status = try_free(p, pointer, &use);
-        if (status == BERTH_UNSUPPORTED)
-            return berth__deallocate(p->base.inner, pointer, size_bytes, stream);
-        if (status != BERTH_NOT_READY)
-            return status;
-        /* There is no scope whose stream could wait in our place: the host does. */
-        status = berth_stream_synchronize(use);
-        if (status != BERTH_OK)
-            return status;
-        use = NULL;
-    }
+    berth_status status = try_free(p, pointer, stream);
+    if (status == BERTH_UNSUPPORTED)
+        return berth__deallocate(p->base.inner, pointer, size_bytes, stream);
+    if (status != BERTH_OUT_OF_HOST_MEMORY)
+        return status;
+    /* No memory to let others wait for the stream: the host does. */
+    status = berth_stream_synchronize(stream);
+    return status == BERTH_OK ? try_free(p, pointer, NULL) : status;
 }
 
 /* Whose a pointer is, seen from the calling thread. */
@@ -367,17 +127,14 @@ static whose ask_whose(berth__planned *p, const void *pointer, size_t *size_byte
     if (!may_be_ours(p, pointer))
         return NOT_OURS;
     berth__replay *own = own_replay(p);
-    lock(p);
-    berth__block *b = find_block(p, pointer);
-    whose answer = !b ? NOT_OURS : b->state == BERTH__BLOCK_RUNNING ? OF_ANOTHER_THREAD : OURS_DEAD;
-    if (b && b->state == BERTH__BLOCK_LINGERING) {
-        const berth__plan_entry *e =
-            berth__ledger_find(&b->ledger, b->plan, (uintptr_t)pointer - (uintptr_t)b->base);
-        answer = e ? OURS_LIVE : OURS_DEAD;
-        *size_bytes = e ? (size_t)e->size_bytes : 0;
-    }
-    unlock(p);
-    if (!own || b != own->block)
+    berth__planned_lock(p);
+    berth__block *b = berth__block_find(p, pointer);
+    const berth__plan_range *straggler =
+        b ? berth__straggler_find(b, (uintptr_t)pointer - (uintptr_t)b->base) : NULL;
+    whose answer = !b ? NOT_OURS : straggler ? OURS_LIVE : b->plan ? OF_ANOTHER_THREAD : OURS_DEAD;
+    *size_bytes = straggler ? (size_t)straggler->size_bytes : 0;
+    berth__planned_unlock(p);
+    if (!own || b != own->block || answer == OURS_LIVE)
         return answer;
     const berth__plan_entry *e = berth__replay_find(own, pointer);
     *size_bytes = e ? (size_t)e->size_bytes : 0;
@@ -443,63 +200,34 @@ static berth_status planned_record_use(void *self, const void *pointer, berth_st
     berth__planned *p = self;
     if (!may_be_ours(p, pointer))
         return p->base.inner->ops.record_use(p->base.inner->self, pointer, stream);
+    berth_status status = BERTH_NOT_FOUND;
+    bool added = false;
     berth__replay *own = own_replay(p);
-    if (own && (uintptr_t)pointer - (uintptr_t)own->head.base < own->block->bytes)
-        return berth__replay_record_use(own, pointer, stream);
-    berth_status status = BERTH_UNSUPPORTED;
-    lock(p);
-    berth__block *b = find_block(p, pointer);
-    if (b && b->state == BERTH__BLOCK_LINGERING) {
-        const berth__plan_entry *e =
-            berth__ledger_find(&b->ledger, b->plan, (uintptr_t)pointer - (uintptr_t)b->base);
-        status = e ? berth__uses_add(b, e->rank, stream) : BERTH_NOT_FOUND;
-    } else if (b) {
-        status = b->state == BERTH__BLOCK_IDLE ? BERTH_NOT_FOUND : of_another_thread();
-    }
-    unlock(p);
-    return b ? status : p->base.inner->ops.record_use(p->base.inner->self, pointer, stream);
-}
-
-/* With the lock: takes idle blocks off the list while more than `keep` bytes are idle. */
-static berth__block *take_idle_off(berth__planned *p, size_t keep, size_t *bytes)
-{
-    size_t idle = 0;
-    for (berth__block *b = p->blocks; b; b = b->next)
-        idle += b->state == BERTH__BLOCK_IDLE ? b->bytes : 0;
-    berth__block *taken = NULL;
-    *bytes = 0;
-    for (berth__block **at = &p->blocks; *at && idle > keep;) {
-        berth__block *b = *at;
-        if (b->state != BERTH__BLOCK_IDLE) {
-            at = &b->next;
-            continue;
-        }
-        *at = b->next;
-        b->next = taken;
-        taken = b;
-        idle -= b->bytes;
-        *bytes += b->bytes;
-    }
-    return taken;
-}
-
-static void free_all(berth__planned *p, berth__block *b)
-{
-    while (b) {
-        berth__block *next = b->next;
-        block_free(p, b);
-        b = next;
-    }
+    berth__planned_lock(p);
+    berth__block *b = berth__block_find(p, pointer);
+    const berth__plan_range *straggler =
+        b ? berth__straggler_find(b, (uintptr_t)pointer - (uintptr_t)b->base) : NULL;
+    if (straggler)
+        status = berth__uses_add(b, straggler->offset, stream, &added);
+    else if (b && b->plan && (!own || own->block != b))
+        status = of_another_thread();
+    berth__planned_unlock(p);
+    if (!b)
+        return p->base.inner->ops.record_use(p->base.inner->self, pointer, stream);
+    if (straggler || !own || own->block != b)
+        return status;
+    return berth__replay_record_use(own, pointer, stream);
 }
 
 static berth_status planned_trim(void *self, size_t keep_bytes, size_t *released)
 {
     berth__planned *p = self;
     size_t own = 0, inner = 0;
-    lock(p);
-    berth__block *idle = take_idle_off(p, keep_bytes, &own);
-    unlock(p);
-    free_all(p, idle);
+    berth__planned_lock(p);
+    berth__block *idle = berth__blocks_take_idle(p, keep_bytes, &own);
+    p->most_running = p->running > 1 ? p->running : 1;
+    berth__planned_unlock(p);
+    berth__blocks_free(p, idle);
     berth_status status = p->base.inner->ops.trim(p->base.inner->self, keep_bytes, &inner);
     *released = own + inner;
     return status;
@@ -513,28 +241,28 @@ static const char *planned_name(void *self)
 
 /* ---- Birth and end ----------------------------------------------------------------------------------- */
 
-static void planned_free(berth__planned *p)
+void berth__planned_drop(berth__planned *p)
 {
-    free_all(p, p->blocks);
+    if (atomic_fetch_sub(&p->keepers, 1) != 1)
+        return;
+    berth__blocks_free(p, p->blocks);
     berth_plan_release(p->plan);
-    pthread_mutex_destroy(&p->lock);
+    berth__fork_mutex_finish(&p->guard);
     berth__wrapper_finish(&p->base);
     berth__heap_free(p);
 }
 
-/* Open scopes hold references, so only lingering blocks can be left. */
+/* Open scopes hold references, so only blocks with stragglers can be left. */
 static void planned_destroy(void *self)
 {
     berth__planned *p = self;
     size_t bytes = 0;
-    lock(p);
-    berth__block *idle = take_idle_off(p, 0, &bytes);
+    berth__planned_lock(p);
+    berth__block *idle = berth__blocks_take_idle(p, 0, &bytes);
     p->released = true;
-    bool finished = is_finished(p);
-    unlock(p);
-    free_all(p, idle);
-    if (finished)
-        planned_free(p);
+    berth__planned_unlock(p);
+    berth__blocks_free(p, idle);
+    berth__planned_drop(p);
 }
 
 berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, berth_allocator **out)
@@ -565,7 +293,8 @@ berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, bert
     berth__wrapper_init(&p->base, &ops, inner);
     p->on_host =
         BERTH__ANNOTATES() && berth__is_host_accessible(inner); /* asked for by memory checkers only */
-    pthread_mutex_init(&p->lock, NULL);
+    berth__fork_mutex_init(&p->guard);
+    atomic_init(&p->keepers, 1);
     atomic_init(&p->low, UINTPTR_MAX);
     atomic_init(&p->high, 0);
     p->plan = berth_plan_retain(plan);
@@ -585,10 +314,10 @@ berth_status berth_planned_set_plan(berth_allocator *planned, berth_plan *plan)
     if (run && run->allocator == planned)
         return berth__fail(BERTH_BUSY, "this thread is inside a scope of the allocator; end it, then set "
                                        "another plan");
-    lock(p);
+    berth__planned_lock(p);
     berth_plan *old = p->plan;
     p->plan = berth_plan_retain(plan);
-    unlock(p);
+    berth__planned_unlock(p);
     berth_plan_release(old);
     return BERTH_OK;
 }

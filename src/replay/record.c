@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/device.h"
 #include "replay/replay.h"
 
 /* ---- The recording ----------------------------------------------------------------------------------- */
@@ -59,7 +60,10 @@ static bool note_allocation(berth__recorder *r, const void *p, size_t size_bytes
 berth_status berth__record_allocate(berth__recorder *r, size_t size_bytes, size_t alignment,
                                     const berth_request *request, void **out)
 {
-    berth_status status = berth__allocate(r->planned->base.inner, size_bytes, alignment, request, out);
+    berth_request own = *request;
+    if (!own.stream)
+        own.stream = r->stream;
+    berth_status status = berth__inner_allocate(r->planned, size_bytes, alignment, &own, out);
     if (BERTH_LIKELY(status == BERTH_OK && size_bytes != 0 && !r->failed))
         r->failed = !note_allocation(r, *out, size_bytes, alignment, berth__request_label(request));
     return status;
@@ -71,7 +75,7 @@ berth_status berth__record_deallocate(berth__recorder *r, void *p, size_t size_b
     /* What is not in the table comes from outside the scope, and passes. */
     if (BERTH_LIKELY(berth__handed_take(&r->live, p, &id)) && !r->failed)
         r->failed = !note_free(r, id);
-    return berth__planned_free_foreign(r->planned, p, size_bytes, stream);
+    return berth__planned_free_foreign(r->planned, p, size_bytes, stream ? stream : r->stream);
 }
 
 /* ---- Beginning and ending ---------------------------------------------------------------------------- */
@@ -83,6 +87,7 @@ static void recorder_free(berth__recorder *r)
     berth__heap_free(r->free_order);
     berth__heap_free(r->key);
     berth__plan_content_release(r->expected);
+    berth__stream_release(r->stream);
     berth_plan_release(r->plan);
     berth__heap_free(r);
 }
@@ -106,6 +111,7 @@ static berth_status recorder_create(berth_allocator *allocator, const berth_run_
     r->head.next = &berth__nothing_expected;
     r->head.alignment = 1;
     r->plan = berth__planned_choose(planned, &o);
+    r->stream = o.stream ? berth__stream_retain(o.stream) : NULL;
     if (o.solve) {
         r->has_solve = true;
         memcpy(&r->solve, o.solve,
@@ -254,9 +260,12 @@ static void compare(const berth__recorder *r, berth_difference *d)
 berth_status berth_validate_end(berth_allocator *allocator, berth_difference *first)
 {
     berth__recorder *r = close_recorder(allocator, BERTH_RUN_VALIDATE);
-    if (!r)
-        return BERTH_NOT_FOUND;
     berth_difference d = BERTH_DIFFERENCE_INIT;
+    if (!r) {
+        d.status = BERTH_NOT_FOUND; /* nothing of an earlier run is left in it */
+        berth__difference_give(&d, first);
+        return BERTH_NOT_FOUND;
+    }
     d.status = check_complete(r);
     if (d.status == BERTH_OK)
         compare(r, &d);
@@ -264,10 +273,6 @@ berth_status berth_validate_end(berth_allocator *allocator, berth_difference *fi
     berth_allocator_release(allocator);
     if (d.status == BERTH_MISMATCH)
         berth__fail(BERTH_MISMATCH, "the run differs from the plan: %s", d.words);
-    if (first) {
-        size_t known = first->struct_size < sizeof d ? first->struct_size : sizeof d;
-        d.struct_size = first->struct_size;
-        memcpy(first, &d, known);
-    }
+    berth__difference_give(&d, first);
     return d.status;
 }

@@ -1,245 +1,88 @@
 /* Replay when a call is not what the plan expects: keeping track, the fallback, and coming back in step. */
 #include "replay/replay.h"
 
-#include <string.h>
-
-/* How far around the expected allocation a run out of step is looked for. */
-#define WINDOW 64
-
-static bool freed_here(const berth__plan_content *c, uint32_t step)
-{
-    return c->entries[c->step_ids[step]].step != step;
-}
-
-/* The allocation that comes at or after `step`. */
-static uint32_t allocation_at(const berth__plan_content *c, uint32_t step)
-{
-    if (step >= c->step_count)
-        return c->count;
-    uint32_t id = c->step_ids[step];
-    return freed_here(c, step) ? c->entries[id].freed_at : id;
-}
-
-static uint32_t position(const berth__replay *r)
-{
-    return (uint32_t)(r->head.next - r->plan->steps);
-}
-
-/* ---- Figures ----------------------------------------------------------------------------------------- */
-
-/* The most that was live in step, from where it was last measured to allocation `id`. */
-static void measure(berth__replay *r, uint32_t id)
-{
-    uint64_t most = 0;
-    for (uint32_t i = r->measured; i < id; i++)
-        most = r->plan->live_bytes[i] > most ? r->plan->live_bytes[i] : most;
-    r->measured = id;
-    uint64_t both = most + r->fallback_live;
-    if (both > r->report.peak_without_plan_bytes)
-        r->report.peak_without_plan_bytes = both;
-}
-
-static uint64_t live_at(const berth__plan_content *c, uint32_t step)
-{
-    uint32_t id = allocation_at(c, step);
-    if (id == 0)
-        return 0;
-    uint64_t live = c->live_bytes[id - 1];
-    for (uint32_t s = c->entries[id - 1].step + 1; s < step; s++)
-        live -= c->entries[c->step_ids[s]].size_bytes;
-    return live;
-}
-
-static void measure_now(berth__replay *r)
-{
-    if (r->tracked) {
-        uint64_t both = r->planned_live + r->fallback_live;
-        if (both > r->report.peak_without_plan_bytes)
-            r->report.peak_without_plan_bytes = both;
-        return;
-    }
-    measure(r, allocation_at(r->plan, position(r)));
-    uint64_t both = live_at(r->plan, position(r)) + r->fallback_live;
-    if (both > r->report.peak_without_plan_bytes)
-        r->report.peak_without_plan_bytes = both;
-}
-
-/* ---- In step and out of it --------------------------------------------------------------------------- */
-
-void berth__replay_leave_step(berth__replay *r)
-{
-    if (r->tracked)
-        return;
-    const berth__plan_content *c = r->plan;
-    berth__ledger *ledger = &r->block->ledger;
-    uint32_t here = position(r);
-    for (uint32_t s = r->synced; s < here; s++) {
-        const berth__plan_entry *e = &c->entries[c->step_ids[s]];
-        if (e->step != s)
-            berth__ledger_remove(ledger, e->rank);
-        else if (e->rank != BERTH__NO_RANK)
-            berth__ledger_add(ledger, e->rank, c->step_ids[s]);
-    }
-    r->synced = here;
-    r->expected = allocation_at(c, here);
-    r->late = c->entries[r->expected].step - here; /* the frees between here and it */
-    r->missing = 0;
-    r->slip = 0;
-    measure(r, r->expected);
-    r->planned_live = live_at(c, here);
-    r->report.from_plan += r->expected - r->entered - r->outside;
-    r->tracked = true;
-    r->head.next = &berth__nothing_expected;
-}
-
-/* What is live is what the plan has live before allocation `expected`. */
-static void enter_step(berth__replay *r)
-{
-    r->synced = r->plan->entries[r->expected].step;
-    r->head.next = r->plan->steps + r->synced;
-    r->entered = r->measured = r->expected;
-    r->outside = 0;
-    r->tracked = false;
-}
-
-static bool may_enter_step(const berth__replay *r)
-{
-    return r->tracked && r->late == 0 && r->missing == 0 && r->slip == 0 && r->block->use_count == 0;
-}
-
-static bool is_live(const berth__replay *r, uint32_t id)
-{
-    uint32_t rank = r->plan->entries[id].rank;
-    return berth__ledger_has(&r->block->ledger, rank) && r->block->ledger.ids[rank] == id;
-}
-
-/* The run is past allocation `expected`; `placed`: it took its place. */
-static void advance(berth__replay *r, bool placed)
-{
-    const berth__plan_content *c = r->plan;
-    const berth__plan_entry *e = &c->entries[r->expected];
-    if (!placed && e->rank != BERTH__NO_RANK)
-        r->missing++;
-    r->expected++;
-    for (uint32_t s = e->step + 1; s < c->entries[r->expected].step; s++) {
-        if (is_live(r, c->step_ids[s]))
-            r->late++;
-        else
-            r->missing--;
-    }
-}
-
-static void remove_live(berth__replay *r, uint32_t rank)
-{
-    const berth__plan_entry *e = &r->plan->entries[r->block->ledger.ids[rank]];
-    berth__ledger_remove(&r->block->ledger, rank);
-    r->planned_live -= e->size_bytes;
-    if (e->freed_at <= r->expected)
-        r->late--;
-    else
-        r->missing++;
-}
-
 /* ---- Frees that other threads have left -------------------------------------------------------------- */
 
-static void free_remote(berth__replay *r, uint32_t rank)
+/* Strict: words for a free that comes too early. It is done all the same: a caller that gives up must be able
+ * to. */
+static berth_status note_early(berth__replay *r, uint32_t id)
+{
+    const berth__plan_entry *e = &r->plan->entries[id];
+    r->report.early_frees++;
+    berth__report_note(&r->report, BERTH_DEVIATION_EARLY_FREE, id, e->freed_at, r->expected, e->label);
+    return berth__fail(BERTH_MISMATCH,
+                       "strict replay, allocation %u%s%s%s is freed before allocation %u, planned before %u; "
+                       "it is freed, but the run is not the plan's",
+                       id, e->label ? " (" : "", e->label ? e->label : "", e->label ? ")" : "", r->expected,
+                       e->freed_at);
+}
+
+static bool is_early(const berth__replay *r, uint32_t id)
+{
+    return r->strict && r->plan->entries[id].freed_at > r->expected;
+}
+
+/* False: a stream that uses the block cannot be waited for now. */
+static bool free_remote(berth__replay *r, uint32_t rank)
 {
     const berth__plan_content *c = r->plan;
     const berth_step *step = r->head.next;
-    if (step->size_bytes == 0 && step->offset == c->rank_offsets[rank]) {
+    if (berth__uses_join(r, c->rank_offsets[rank]) != BERTH_OK)
+        return false;
+    if (step->size_bytes == BERTH_STEP_FREE && step->offset == c->rank_offsets[rank]) {
         r->head.next = step + 1;
-        return;
+        return true;
     }
     berth__replay_leave_step(r);
     if (berth__ledger_has(&r->block->ledger, rank)) {
-        remove_live(r, rank);
-        return;
+        if (is_early(r, r->block->ledger.ids[rank]))
+            note_early(r, r->block->ledger.ids[rank]);
+        berth__replay_remove(r, rank);
+        return true;
     }
     r->report.bad_frees++;
     berth__report_note(&r->report, BERTH_DEVIATION_BAD_FREE, r->expected, 0, c->rank_offsets[rank], NULL);
+    return true;
+}
+
+/* Takes the next rank that another thread has freed; BERTH__NO_RANK: no more, and `pending` says so. */
+static uint32_t next_remote(berth__replay *r, size_t *word)
+{
+    berth__block *b = r->block;
+    uint32_t rank = BERTH__NO_RANK;
+    berth__planned_lock(r->planned);
+    while (*word < b->remote_words && !b->remote[*word])
+        ++*word;
+    if (*word < b->remote_words) {
+        rank = (uint32_t)(*word * 64) + (uint32_t)__builtin_ctzll(b->remote[*word]);
+        b->remote[*word] &= b->remote[*word] - 1;
+    } else {
+        bool any = false; /* in words that were passed already */
+        for (size_t w = 0; w < b->remote_words; w++)
+            any = any || b->remote[w];
+        if (!any)
+            __atomic_store_n(&r->head.pending, 0, __ATOMIC_RELAXED);
+    }
+    berth__planned_unlock(r->planned);
+    return rank;
 }
 
 static void take_remote(berth__replay *r)
 {
-    berth__block *b = r->block;
     if (BERTH_LIKELY(__atomic_load_n(&r->head.pending, __ATOMIC_RELAXED) == 0))
         return;
-    berth__mutex_lock(&r->planned->lock, BERTH__RANK_REPLAY);
-    for (size_t w = 0; w < b->remote_words; w++)
-        for (; b->remote[w]; b->remote[w] &= b->remote[w] - 1)
-            free_remote(r, (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(b->remote[w]));
-    __atomic_store_n(&r->head.pending, 0, __ATOMIC_RELAXED);
-    berth__mutex_unlock(&r->planned->lock, BERTH__RANK_REPLAY);
-}
-
-/* ---- Choosing the planned allocation that a request is ----------------------------------------------- */
-
-typedef struct wanted {
-    size_t size_bytes;
-    size_t alignment;
-    const berth_request *request;
-    const char *label;
-} wanted;
-
-static bool alignment_fits(const berth__replay *r, const berth__plan_entry *e, size_t alignment)
-{
-    return e->rank == BERTH__NO_RANK || ((e->offset | r->head.alignment) & (alignment - 1)) == 0;
-}
-
-static bool fits(const berth__replay *r, uint32_t id, const wanted *w)
-{
-    const berth__plan_entry *e = &r->plan->entries[id];
-    bool size_fits = r->strict ? w->size_bytes == e->size_bytes : w->size_bytes <= e->size_bytes;
-    return size_fits && alignment_fits(r, e, w->alignment);
-}
-
-static bool labels_differ(const char *a, const char *b)
-{
-    return a && b && a != b && strcmp(a, b) != 0;
-}
-
-static bool is_same(const berth__replay *r, uint32_t id, const wanted *w)
-{
-    const berth__plan_entry *e = &r->plan->entries[id];
-    return w->size_bytes == e->size_bytes && alignment_fits(r, e, w->alignment) &&
-           !labels_differ(e->label, w->label);
-}
-
-/* A run that skipped some allocations, where labels tell: the next one of this label and size. */
-static uint32_t find_named(const berth__replay *r, const wanted *w)
-{
-    if (!w->label || r->expected >= r->plan->count ||
-        !labels_differ(r->plan->entries[r->expected].label, w->label))
-        return UINT32_MAX;
-    for (uint32_t id = r->expected + 1; id < r->plan->count && id <= r->expected + WINDOW; id++)
-        if (r->plan->entries[id].label && is_same(r, id, w))
-            return id;
-    return UINT32_MAX;
-}
-
-/* Which planned allocation the request is, or UINT32_MAX. In order it is the expected one if that fits. After
- * a request that matched nothing the run may have replaced, inserted or left out allocations: the nearest
- * equal one around where a replacement would have brought it is taken, so that one stranger costs one
- * fallback. */
-static uint32_t choose(const berth__replay *r, const wanted *w)
-{
-    uint32_t count = r->plan->count;
-    if (r->slip == 0 || r->strict) {
-        if (r->expected < count && fits(r, r->expected, w))
-            return r->expected;
-        return r->strict ? UINT32_MAX : find_named(r, w);
+    size_t word = 0;
+    for (uint32_t rank; (rank = next_remote(r, &word)) != BERTH__NO_RANK;) {
+        if (free_remote(r, rank))
+            continue;
+        berth__planned_lock(r->planned); /* it stays live, and is tried again at the next call */
+        r->block->remote[rank >> 6] |= (uint64_t)1 << (rank & 63);
+        berth__planned_unlock(r->planned);
+        return;
     }
-    uint32_t middle = r->slip < count - r->expected ? r->expected + r->slip : count;
-    for (uint32_t d = 0; d <= WINDOW; d++) {
-        if (d <= middle - r->expected && middle - d < count && is_same(r, middle - d, w))
-            return middle - d;
-        if (d < count - middle && is_same(r, middle + d, w))
-            return middle + d;
-    }
-    if (middle < count && fits(r, middle, w) && !labels_differ(r->plan->entries[middle].label, w->label))
-        return middle;
-    return UINT32_MAX;
 }
+
+/* ---- Allocating -------------------------------------------------------------------------------------- */
 
 /* The live allocation that holds a part of the place of `e`, or UINT32_MAX. */
 static uint32_t holder(const berth__replay *r, const berth__plan_entry *e)
@@ -258,15 +101,15 @@ static uint32_t holder(const berth__replay *r, const berth__plan_entry *e)
     return UINT32_MAX;
 }
 
-/* ---- Allocating -------------------------------------------------------------------------------------- */
-
-static berth_status serve_by_inner(berth__replay *r, const wanted *w, void **out)
+/* With the scope's stream where the request names none: that stream will use the block. */
+static berth_status serve_by_inner(berth__replay *r, const berth__wanted *w, void **out)
 {
-    berth_status status =
-        berth__allocate(r->planned->base.inner, w->size_bytes, w->alignment, w->request, out);
-    if (status != BERTH_OK || !*out)
+    berth_request request = *w->request;
+    request.stream = request.stream ? request.stream : r->default_stream;
+    berth_status status = berth__inner_allocate(r->planned, w->size_bytes, w->alignment, &request, out);
+    if (status != BERTH_OK)
         return status;
-    measure_now(r);
+    berth__replay_measure_now(r);
     bool replaced = false;
     uint64_t old = 0;
     /* Without memory for the table the figures miss this block; the block itself is as good. */
@@ -275,8 +118,19 @@ static berth_status serve_by_inner(berth__replay *r, const wanted *w, void **out
     r->fallback_live += w->size_bytes - (replaced ? old : 0);
     if (r->fallback_live > r->report.fallback_bytes)
         r->report.fallback_bytes = r->fallback_live;
-    measure_now(r);
+    berth__replay_measure_now(r);
     return BERTH_OK;
+}
+
+/* Planned, and without a place of its own: never freed inside, or displaced by a straggler. */
+static berth_status serve_outside(berth__replay *r, const berth__wanted *w, uint32_t id, void **out)
+{
+    berth_status status = serve_by_inner(r, w, out);
+    if (status == BERTH_OK && berth__plan_is_displaced(&r->plan->entries[id]))
+        r->report.displaced++;
+    else if (status == BERTH_OK)
+        r->report.outside_plan++;
+    return status;
 }
 
 static const char *label_of(const berth__replay *r, uint32_t id)
@@ -297,11 +151,13 @@ static berth_status refuse(berth__replay *r, berth_deviation_reason reason, uint
                        berth_deviation_words(reason), (unsigned long long)expected, (unsigned long long)got);
 }
 
-static berth_status deviate(berth__replay *r, const wanted *w, berth_deviation_reason reason, uint32_t id,
-                            uint64_t expected, uint64_t got, void **out)
+static berth_status deviate(berth__replay *r, const berth__wanted *w, berth_deviation_reason reason,
+                            uint32_t id, uint64_t expected, uint64_t got, void **out)
 {
     const char *label = label_of(r, id);
-    berth__report_note(&r->report, reason, id, expected, got, label ? label : w->label);
+    if (reason == BERTH_DEVIATION_LABEL || !label)
+        label = w->label;
+    berth__report_note(&r->report, reason, id, expected, got, label);
     if (r->strict)
         return refuse(r, reason, id, expected, got);
     berth_status status = serve_by_inner(r, w, out);
@@ -311,19 +167,23 @@ static berth_status deviate(berth__replay *r, const wanted *w, berth_deviation_r
 }
 
 /* Nothing in the plan matches. */
-static berth_status deviate_unmatched(berth__replay *r, const wanted *w, void **out)
+static berth_status deviate_unmatched(berth__replay *r, const berth__wanted *w, void **out)
 {
     uint32_t count = r->plan->count;
     uint32_t id = r->slip < count - r->expected && !r->strict ? r->expected + r->slip : r->expected;
     if (id >= count || r->expected >= count)
         return deviate(r, w, BERTH_DEVIATION_PAST_END, count, count, w->size_bytes, out);
     const berth__plan_entry *e = &r->plan->entries[id];
-    bool larger = r->strict ? w->size_bytes != e->size_bytes : w->size_bytes > e->size_bytes;
-    berth_status status = larger || alignment_fits(r, e, w->alignment)
-                              ? deviate(r, w, BERTH_DEVIATION_SIZE, id, e->size_bytes, w->size_bytes, out)
-                              : deviate(r, w, BERTH_DEVIATION_ALIGNMENT, id, e->alignment, w->alignment, out);
-    if (!r->strict)
-        r->slip++;
+    uint32_t slip = r->strict ? 0 : r->slip + 1;
+    berth_status status;
+    if (w->size_bytes != e->size_bytes)
+        status = deviate(r, w, BERTH_DEVIATION_SIZE, id, e->size_bytes, w->size_bytes, out);
+    else if (!berth__match_alignment(r, e, w->alignment))
+        status = deviate(r, w, BERTH_DEVIATION_ALIGNMENT, id, e->alignment, w->alignment, out);
+    else
+        status = deviate(r, w, BERTH_DEVIATION_LABEL, id, e->size_bytes, w->size_bytes, out);
+    if (status == BERTH_OK)
+        r->slip = slip;
     return status;
 }
 
@@ -331,87 +191,98 @@ static berth_status deviate_unmatched(berth__replay *r, const wanted *w, void **
 static void hide(berth__replay *r, uint32_t id)
 {
     const berth__plan_entry *e = &r->plan->entries[id];
-    if (berth__replay_is_watched(r) && !r->head.stream && r->block->use_count == 0)
+    if (berth__replay_is_watched(r) && !r->head.stream && r->own_uses == 0)
         berth__annotate_noaccess(r->head.base + e->offset, e->size_bytes);
 }
 
-static berth_status zero(berth__replay *r, const wanted *w, void *p)
+static berth_status zero(berth__replay *r, const berth__wanted *w, void *p)
 {
     if (berth__replay_is_watched(r))
         berth__annotate_undefined(p, w->size_bytes);
     if (!(w->request->flags & BERTH_ZEROED))
         return BERTH_OK;
-    return berth_zero(berth_allocator_device(r->planned->base.inner), p, w->size_bytes, r->head.stream,
-                      r->head.stream == NULL);
+    berth_device device = berth_allocator_device(r->planned->base.inner);
+    if (device.kind == BERTH_DEVICE_UNKNOWN) /* a dry run has no bytes to fill */
+        return BERTH_OK;
+    return berth_zero(device, p, w->size_bytes, r->head.stream, r->head.stream == NULL);
 }
 
 /* The place of `id` is free: takes it. */
-static berth_status take_place(berth__replay *r, const wanted *w, uint32_t id, void **out)
+static berth_status take_place(berth__replay *r, const berth__wanted *w, uint32_t id, void **out)
 {
-    const berth__plan_entry *e = &r->plan->entries[id];
-    void *p = r->head.base + e->offset;
+    void *p = r->head.base + r->plan->entries[id].offset;
     berth_status status = zero(r, w, p);
     if (status != BERTH_OK)
         return status;
-    berth__ledger_add(&r->block->ledger, e->rank, id);
-    r->planned_live += e->size_bytes;
-    r->report.from_plan++;
-    measure_now(r);
-    advance(r, true);
+    berth__replay_add(r, id, w->size_bytes);
     *out = p;
     return BERTH_OK;
 }
 
-static berth_status allocate_tracked(berth__replay *r, const wanted *w, void **out)
+static berth_status allocate_tracked(berth__replay *r, const berth__wanted *w, void **out)
 {
-    uint32_t id = choose(r, w);
-    if (id == UINT32_MAX)
+    uint32_t id = berth__match(r, w);
+    berth__match_learn(r, w, id);
+    if (id == BERTH__NO_MATCH)
         return deviate_unmatched(r, w, out);
-    r->slip = 0;
     while (r->expected < id)
-        advance(r, false);
+        berth__replay_skip(r);
     const berth__plan_entry *e = &r->plan->entries[id];
     if (e->rank == BERTH__NO_RANK) {
-        berth_status status = serve_by_inner(r, w, out);
-        if (status == BERTH_OK) {
-            r->report.outside_plan++;
-            advance(r, false);
-        }
+        berth_status status = serve_outside(r, w, id, out);
+        if (status == BERTH_OK && id == r->expected)
+            berth__replay_advance(r, true);
+        else if (status == BERTH_OK)
+            berth__replay_unskip(r, id);
         return status;
     }
     uint32_t held_by = holder(r, e);
     if (held_by == UINT32_MAX)
         return take_place(r, w, id, out);
     berth_status status = deviate(r, w, BERTH_DEVIATION_HELD, id, e->size_bytes, held_by, out);
-    if (!r->strict)
-        advance(r, false);
+    if (status == BERTH_OK && id == r->expected)
+        berth__replay_advance(r, false);
     return status;
 }
 
+/* Remembers by address the label that a step was asked with, so that the fast path need not read it. */
+static void learn_label(const berth_step *step, const char *label)
+{
+    if (label && __atomic_load_n(&step->label, __ATOMIC_RELAXED) != label)
+        __atomic_store_n(&((berth_step *)step)->label, label, __ATOMIC_RELAXED);
+}
+
 /* In step. False: this is not what is due. */
-static bool allocate_in_step(berth__replay *r, const wanted *w, void **out, berth_status *status)
+static bool allocate_in_step(berth__replay *r, const berth__wanted *w, void **out, berth_status *status)
 {
     const berth_step *step = r->head.next;
-    if (berth_run_expects(&r->head, w->size_bytes, w->alignment)) {
-        void *p = r->head.base + step->offset;
-        *status = zero(r, w, p);
-        if (*status == BERTH_OK) {
-            r->head.next = step + 1;
-            *out = p;
-        }
-        return true;
-    }
-    uint32_t here = position(r);
-    if (here >= r->plan->step_count || freed_here(r->plan, here) || step->size_bytes != 0 ||
-        !fits(r, r->plan->step_ids[here], w))
+    uint32_t here = berth__replay_position(r);
+    if (here >= r->plan->step_count || berth__replay_frees_at(r->plan, here))
         return false;
-    *status = serve_by_inner(r, w, out); /* never freed inside, and so outside the plan */
-    if (*status == BERTH_OK) {
-        r->report.outside_plan++;
-        r->outside++;
-        r->head.next = step + 1;
+    uint32_t id = r->plan->step_ids[here];
+    r->expected = id;
+    r->slip = 0;
+    if (!berth__match_same(r, id, w) && !(r->shrinks && berth__match(r, w) == id))
+        return false;
+    if (step->size_bytes == BERTH_STEP_FREE) {
+        *status = serve_outside(r, w, id, out);
+        r->outside += *status == BERTH_OK;
+    } else {
+        *status = zero(r, w, r->head.base + step->offset);
+        *out = *status == BERTH_OK ? r->head.base + step->offset : NULL;
+        if (*status == BERTH_OK)
+            berth__replay_note_short(r, id, w->size_bytes);
     }
+    if (*status != BERTH_OK)
+        return true;
+    learn_label(step, w->label);
+    r->head.next = step + 1;
     return true;
+}
+
+static bool may_enter_step(const berth__replay *r)
+{
+    return r->tracked && r->late == 0 && r->missing == 0 && r->slip == 0 && r->own_uses == 0;
 }
 
 static berth_status replay_allocate(berth__replay *r, size_t size_bytes, size_t alignment,
@@ -419,14 +290,14 @@ static berth_status replay_allocate(berth__replay *r, size_t size_bytes, size_t 
 {
     if (size_bytes == 0) /* an inner allocator that gives out empty blocks; they are not planned */
         return berth__allocate(r->planned->base.inner, size_bytes, alignment, request, out);
-    wanted w = {size_bytes, alignment, request, berth__request_label(request)};
+    berth__wanted w = {size_bytes, alignment, request, berth__request_label(request)};
     take_remote(r);
     berth_stream *stream = request->stream ? request->stream : r->default_stream;
     berth_status status = stream == r->head.stream ? BERTH_OK : berth__streams_switch(r, stream);
     if (status != BERTH_OK)
         return status;
     if (may_enter_step(r))
-        enter_step(r);
+        berth__replay_enter_step(r);
     if (!r->tracked && allocate_in_step(r, &w, out, &status))
         return status;
     berth__replay_leave_step(r);
@@ -443,7 +314,8 @@ berth_status berth__replay_allocate(berth__replay *r, size_t size_bytes, size_t 
 
 /* ---- Freeing ----------------------------------------------------------------------------------------- */
 
-const berth__plan_entry *berth__ledger_find(const berth__ledger *ledger, const berth__plan_content *c,
+/* The live allocation of an up-to-date ledger that `offset` lies in. */
+static const berth__plan_entry *ledger_find(const berth__ledger *ledger, const berth__plan_content *c,
                                             uint64_t offset)
 {
     if (ledger->live == 0)
@@ -475,12 +347,12 @@ const berth__plan_entry *berth__replay_find(berth__replay *r, const void *p)
     take_remote(r);
     berth__replay_leave_step(r);
     berth__replay_keep_watching(r);
-    return berth__ledger_find(&r->block->ledger, r->plan, (uintptr_t)p - (uintptr_t)r->head.base);
+    return ledger_find(&r->block->ledger, r->plan, (uintptr_t)p - (uintptr_t)r->head.base);
 }
 
 static berth_status refuse_free(berth__replay *r, uint64_t offset)
 {
-    const berth__plan_entry *e = berth__ledger_find(&r->block->ledger, r->plan, offset);
+    const berth__plan_entry *e = ledger_find(&r->block->ledger, r->plan, offset);
     uint32_t id = e ? (uint32_t)(e - r->plan->entries) : r->expected;
     r->report.bad_frees++;
     berth__report_note(&r->report, BERTH_DEVIATION_BAD_FREE, id, e ? e->offset : 0, offset,
@@ -494,30 +366,55 @@ static berth_status refuse_free(berth__replay *r, uint64_t offset)
                        (unsigned long long)offset);
 }
 
+/* BERTH_NOT_FOUND: no straggler of an earlier scope begins there. */
+static berth_status free_straggler(berth__replay *r, uint64_t offset, berth_stream *stream)
+{
+    bool last = false; /* the block is running: it is put away when the scope ends */
+    berth__planned_lock(r->planned);
+    berth_status status = berth__straggler_free(r->block, offset, stream, &last);
+    berth__planned_unlock(r->planned);
+    if (status != BERTH_OUT_OF_HOST_MEMORY)
+        return status;
+    status = berth_stream_synchronize(stream);
+    return status == BERTH_OK ? free_straggler(r, offset, NULL) : status;
+}
+
+static berth_status free_tracked(berth__replay *r, uint64_t offset)
+{
+    uint32_t rank = berth__plan_rank(r->plan, offset);
+    if (rank == BERTH__NO_RANK || !berth__ledger_has(&r->block->ledger, rank))
+        return refuse_free(r, offset);
+    berth_status status = r->own_uses ? berth__uses_join(r, offset) : BERTH_OK;
+    if (status != BERTH_OK)
+        return status;
+    uint32_t id = r->block->ledger.ids[rank];
+    bool early = is_early(r, id);
+    hide(r, id);
+    berth__replay_remove(r, rank);
+    return early ? note_early(r, id) : BERTH_OK;
+}
+
 static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream *stream)
 {
     const berth_step *step = r->head.next;
+    if (r->plan->range_count) {
+        berth_status status = free_straggler(r, offset, stream ? stream : r->default_stream);
+        if (status != BERTH_NOT_FOUND)
+            return status;
+    }
     if (stream && stream != r->head.stream) {
         berth_status status = berth__streams_join(r, stream);
         if (status != BERTH_OK)
             return status;
     }
-    if (step->size_bytes == 0 && step->offset == offset) {
+    if (step->size_bytes == BERTH_STEP_FREE && step->offset == offset) {
         if (berth__replay_is_watched(r))
-            hide(r, r->plan->step_ids[position(r)]);
+            hide(r, r->plan->step_ids[berth__replay_position(r)]);
         r->head.next = step + 1;
         return BERTH_OK;
     }
     berth__replay_leave_step(r);
-    uint32_t rank = berth__plan_rank(r->plan, offset);
-    if (rank == BERTH__NO_RANK || !berth__ledger_has(&r->block->ledger, rank))
-        return refuse_free(r, offset);
-    berth_status status = r->block->use_count ? berth__uses_join(r, rank) : BERTH_OK;
-    if (status == BERTH_OK) {
-        hide(r, r->block->ledger.ids[rank]);
-        remove_live(r, rank);
-    }
-    return status;
+    return free_tracked(r, offset);
 }
 
 berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_bytes, berth_stream *stream)
@@ -528,10 +425,11 @@ berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_byt
         return free_planned(r, (uintptr_t)p - (uintptr_t)r->head.base, stream);
     uint64_t size = 0;
     if (r->fallback.count && berth__handed_take(&r->fallback, p, &size)) {
-        measure_now(r);
+        berth__replay_measure_now(r);
         r->fallback_live -= size;
     }
-    return berth__planned_free_foreign(r->planned, p, size_bytes, stream);
+    /* Without a stream of its own it is the scope's stream that has used it. */
+    return berth__planned_free_foreign(r->planned, p, size_bytes, stream ? stream : r->default_stream);
 }
 
 berth_status berth__replay_record_use(berth__replay *r, const void *p, berth_stream *stream)
@@ -540,28 +438,27 @@ berth_status berth__replay_record_use(berth__replay *r, const void *p, berth_str
     if (!e)
         return berth__fail(BERTH_NOT_FOUND,
                            "the pointer lies in the planned block, but nothing is live there");
-    return berth__uses_add(r->block, e->rank, stream);
+    bool added = false;
+    berth__planned_lock(r->planned);
+    berth_status status = berth__uses_add(r->block, e->offset, stream, &added);
+    if (added) {
+        r->block->uses[r->block->use_count - 1].counted = true;
+        r->own_uses++;
+    }
+    berth__planned_unlock(r->planned);
+    return status;
 }
 
 /* ---- The end ----------------------------------------------------------------------------------------- */
 
 void berth__replay_settle(berth__replay *r)
 {
-    const berth__plan_content *c = r->plan;
     take_remote(r);
-    bool complete = !r->tracked && position(r) == c->step_count;
-    if (complete && r->measured == 0 && r->fallback_live == 0) {
-        /* The common end: in step throughout. */
-        uint64_t most = c->certificate.max_live_bytes;
-        if (most > r->report.peak_without_plan_bytes)
-            r->report.peak_without_plan_bytes = most;
-        r->measured = c->count;
-    }
-    if (complete) {
-        measure(r, c->count);
-        r->report.from_plan += c->count - r->entered - r->outside;
-        berth__ledger_clear(&r->block->ledger);
+    if (r->tracked || berth__replay_position(r) != r->plan->step_count) {
+        berth__replay_leave_step(r);
         return;
     }
-    berth__replay_leave_step(r);
+    berth__replay_measure_end(r);
+    r->expected = r->plan->count;
+    berth__ledger_clear(&r->block->ledger);
 }

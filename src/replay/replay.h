@@ -1,8 +1,8 @@
 /* The inside of the planned allocator: its blocks, and the two kinds of scope.
  *
- *   planned ── blocks: one a thread that replays at the same time
+ *   planned ── blocks: one a scope that is open at the same time
  *                │       idle ──begin──> running ──end──> idle
- *                │                          └──end, pointers still live──> lingering ──last free──> idle
+ *                │       what is live at the end are stragglers; they stay in the block, idle or running
  *                └── replay: the scope that runs on the block
  *
  * A replay is in step or tracked. In step, `head.next` is its whole state: what is live follows from the
@@ -14,6 +14,7 @@
 #define BERTH_REPLAY_REPLAY_H
 
 #include "base/annotate.h"
+#include "base/fork.h"
 #include "base/lock.h"
 #include "berth/replay.h"
 #include "core/allocator.h"
@@ -24,18 +25,31 @@
 typedef struct berth__planned berth__planned;
 typedef struct berth__block berth__block;
 
-/* Stream `stream` works on the live block at `rank`. */
+/* Stream `stream`, retained, works on the live allocation at `offset`; BERTH__NOWHERE: on one that was freed
+ * after its scope. */
 typedef struct berth__use {
-    uint32_t rank;
+    uint64_t offset;
     berth_stream *stream;
+    bool counted; /* in the running scope's own_uses */
 } berth__use;
+
+/* A stream that works on a block, or has. */
+typedef struct berth__mark {
+    berth_stream *stream; /* retained while it may be given more work there; else NULL */
+    berth_event *event;   /* kept for the next time; NULL: none yet */
+    bool pending;         /* recorded, and nobody has waited for it */
+    bool owed;            /* to be recorded before anybody else uses the block */
+} berth__mark;
+
+/* How many planned allocations that did not come are remembered, and how far a run is looked for. */
+enum { BERTH__SKIPPED = 64 };
 
 typedef struct berth__replay {
     berth_run head; /* first: the thread's current scope points here */
     berth__planned *planned;
     berth__block *block;
     const berth__plan_content *plan; /* the block's */
-    berth_stream *default_stream;    /* of requests that name none */
+    berth_stream *default_stream;    /* of requests and frees that name none */
     bool strict;
     bool tracked;
     uint32_t synced; /* the ledger knows the steps before this one */
@@ -44,11 +58,19 @@ typedef struct berth__replay {
     uint32_t outside; /* outside the plan since then */
     uint32_t measured;
     /* tracked */
-    uint32_t expected; /* the allocation that is due */
-    uint32_t slip;     /* requests since then that matched nothing */
-    uint32_t late;     /* live, and planned to be freed before `expected` */
-    uint32_t missing;  /* not live, and planned to be live at `expected` */
-    uint64_t planned_live;
+    uint32_t expected;                /* the allocation that is due */
+    uint32_t slip;                    /* requests since then that matched nothing */
+    uint32_t late;                    /* live, and planned to be freed before `expected` */
+    uint32_t missing;                 /* not live, and planned to be live at `expected` */
+    uint64_t planned_live;            /* asked for by what is live in the block */
+    uint64_t measured_live;           /* in step and short: live before allocation `measured` */
+    bool was_smaller;                 /* the last request that matched nothing would have fitted */
+    bool was_renamed;                 /* or but for its label */
+    bool shrinks;                     /* such a request was a planned one, smaller: others may be */
+    bool renamed;                     /* the same of its label */
+    uint32_t skipped[BERTH__SKIPPED]; /* planned ones that were passed over, the last of them */
+    uint32_t skipped_count;
+    size_t own_uses; /* noted for places of this run */
     /* what the fallback served */
     berth__handed fallback; /* with their sizes */
     uint64_t fallback_live;
@@ -57,36 +79,48 @@ typedef struct berth__replay {
 
 typedef enum berth__block_state {
     BERTH__BLOCK_IDLE,
-    BERTH__BLOCK_RUNNING,
-    BERTH__BLOCK_LINGERING,
+    BERTH__BLOCK_RUNNING, /* for a scope, or for a thread that makes it ready or puts it away */
 } berth__block_state;
 
-/* The lock of `planned` guards all but the ledger, the uses and the replay, which are the running thread's;
- * of a block that is not running they are the lock's too. */
+/* A block. What is live in it after its scope are stragglers, which any thread frees; a block with stragglers
+ * may run again, around them. The lock of `planned` guards all but what is said to be the runner's. */
 struct berth__block {
     berth__block *next;
     char *base;
     size_t bytes;
     size_t alignment;
     berth__block_state state;
-    berth__plan_content *plan; /* retained while running or lingering */
-    berth_event *busy;         /* kept; recorded at the end of a scope with a stream */
-    bool busy_pending;         /* nobody has waited for it yet */
-    uint64_t *remote;          /* bits by rank: freed by other threads, not yet seen by the running one */
-    size_t remote_words;       /* replay.head.pending says whether any is set */
-    berth__ledger ledger;
+    berth__plan_content *plan;     /* retained; NULL: no scope runs on it */
+    berth__plan_range *stragglers; /* rising; room for those of the scope that runs, too */
+    size_t straggler_count, straggler_room;
+    uint64_t straggler_bytes;
+    bool keeps;          /* counted in planned->keepers: there are, or were just now, stragglers */
+    uint64_t *remote;    /* bits by rank: freed by other threads, not yet seen by the running one */
+    size_t remote_words; /* replay.head.pending says whether any is set */
     berth__use *uses;
     size_t use_count, use_room;
+    /* the runner's */
+    berth__mark *marks;
+    size_t mark_count, mark_room;
+    berth__plan_content *around; /* the last plan that was laid out around stragglers, kept; or NULL */
+    uint64_t *short_bytes;       /* by id: planned more than asked for; all 0 unless is_short */
+    size_t short_room;
+    bool is_short;
+    berth__ledger ledger;
     berth__replay replay;
 };
 
 struct berth__planned {
     berth__wrapper base;
-    pthread_mutex_t lock;
-    berth_plan *plan;     /* guarded by lock */
-    berth__block *blocks; /* guarded by lock */
-    bool on_host;         /* memory checkers may be told of the blocks; set once */
-    bool released;        /* guarded by lock: the last reference is gone, lingering blocks remain */
+    berth__fork_mutex guard; /* the lock */
+    berth_plan *plan;        /* guarded by lock */
+    berth__block *blocks;    /* guarded by lock */
+    uint32_t running;        /* guarded by lock: scopes that are open */
+    uint32_t most_running;   /* guarded by lock: blocks without stragglers worth keeping */
+    bool on_host;            /* memory checkers may be told of the blocks; set once */
+    bool released;           /* guarded by lock: the last reference is gone */
+    /* The references together, and each block that keeps: who drops the last frees the allocator. */
+    _Atomic uint32_t keepers;
     /* No block ever lay outside: most pointers that are not ours need no lock to tell. */
     _Atomic uintptr_t low, high;
 };
@@ -99,7 +133,8 @@ typedef struct berth__recorder {
     berth__plan_content *expected; /* validating: what to compare with */
     berth_solve_options solve;
     bool has_solve;
-    bool failed; /* out of memory: what is recorded is not complete */
+    bool failed;          /* out of memory: what is recorded is not complete */
+    berth_stream *stream; /* retained: of requests and frees that name none; NULL: none */
     berth__handed live;
     berth_plan_allocation *allocations;
     uint32_t *free_order;
@@ -110,18 +145,56 @@ typedef struct berth__recorder {
     size_t key_bytes;
 } berth__recorder;
 
-/* ---- planned.c: blocks ------------------------------------------------------------------------------- */
+/* ---- planned.c --------------------------------------------------------------------------------------- */
 
 berth__planned *berth__planned_of(berth_allocator *a); /* NULL with words if it is not one */
 /* The plan for a scope: the options', else the allocator's; the caller gets a reference. */
 berth_plan *berth__planned_choose(berth__planned *planned, const berth_run_options *options);
-/* A block that can hold `plan`, running, with a clean ledger; takes the reference to `plan` on success. */
-berth_status berth__block_take(berth__planned *planned, berth__plan_content *plan, berth__block **out);
-/* The scope has ended: idle, or lingering while its ledger is not empty. */
-void berth__block_give(berth__planned *planned, berth__block *block);
 /* A free of a pointer that is not in the calling thread's own block. */
 berth_status berth__planned_free_foreign(berth__planned *planned, void *p, size_t size_bytes,
                                          berth_stream *stream);
+/* Asks the inner allocator; one that answers BERTH_OK without a block is BERTH_INTERNAL. */
+berth_status berth__inner_allocate(berth__planned *planned, size_t size_bytes, size_t alignment,
+                                   const berth_request *request, void **out);
+/* Drops a keeper; the last one frees the allocator. */
+void berth__planned_drop(berth__planned *planned);
+
+static inline void berth__planned_lock(berth__planned *planned)
+{
+    berth__mutex_lock(&planned->guard.lock, BERTH__RANK_REPLAY);
+}
+static inline void berth__planned_unlock(berth__planned *planned)
+{
+    berth__mutex_unlock(&planned->guard.lock, BERTH__RANK_REPLAY);
+}
+
+/* ---- block.c: where plans run ------------------------------------------------------------------------ */
+
+/* A block that can hold `plan`, running, with a clean ledger; takes the reference to `plan` on success. */
+berth_status berth__block_take(berth__planned *planned, berth__plan_content *plan, berth__block **out);
+/* The scope has ended: what is live in its ledger are stragglers from now on. */
+void berth__block_give(berth__planned *planned, berth__block *block);
+/* Gives its memory back and frees it. Nobody else sees it any more. */
+void berth__block_free(berth__planned *planned, berth__block *block);
+/* With the lock: takes idle blocks off the list while more than `keep` bytes are idle. */
+berth__block *berth__blocks_take_idle(berth__planned *planned, size_t keep, size_t *bytes);
+void berth__blocks_free(berth__planned *planned, berth__block *blocks);
+/* With the lock. */
+berth__block *berth__block_find(const berth__planned *planned, const void *p);
+/* Bytes of all blocks, and of the stragglers in them. */
+void berth__blocks_held(berth__planned *planned, uint64_t *bytes, uint64_t *straggler_bytes);
+
+/* ---- straggler.c: what outlives its scope ------------------------------------------------------------ */
+
+/* With the lock: the straggler that `offset` lies in, NULL if none. */
+const berth__plan_range *berth__straggler_find(const berth__block *block, uint64_t offset);
+/* With the lock, by the runner at the end of its scope: the ledger's live places become stragglers. */
+void berth__stragglers_keep(berth__planned *planned, berth__block *block);
+/* With the lock: a free of the straggler at `offset`, if one begins there. `*last`: the caller has the block
+ * running now and must put it away. BERTH_OK, BERTH_NOT_FOUND, BERTH_OUT_OF_HOST_MEMORY (to note `stream`). */
+berth_status berth__straggler_free(berth__block *block, uint64_t offset, berth_stream *stream, bool *last);
+/* By the runner: idle, once its streams are marked; given back if there are more blocks than scopes need. */
+void berth__block_put_away(berth__planned *planned, berth__block *block);
 
 /* ---- run.c: the thread's scope ----------------------------------------------------------------------- */
 
@@ -155,13 +228,48 @@ berth_status berth__replay_deallocate(berth__replay *replay, void *p, size_t siz
                                       berth_stream *stream);
 /* The live allocation that holds `p`, which may lie inside it; NULL if there is none. */
 const berth__plan_entry *berth__replay_find(berth__replay *replay, const void *p);
-/* The same of a ledger that is up to date. */
-const berth__plan_entry *berth__ledger_find(const berth__ledger *ledger, const berth__plan_content *plan,
-                                            uint64_t offset);
 berth_status berth__replay_record_use(berth__replay *replay, const void *p, berth_stream *stream);
-void berth__replay_leave_step(berth__replay *replay);
 /* Brings ledger and figures to the end of the run. */
 void berth__replay_settle(berth__replay *replay);
+
+/* ---- position.c: where a run is, what is live there, and the figures of it ----------------------------- */
+
+uint32_t berth__replay_position(const berth__replay *replay); /* in step: the step that is next */
+bool berth__replay_frees_at(const berth__plan_content *plan, uint32_t step);
+void berth__replay_leave_step(berth__replay *replay);
+void berth__replay_enter_step(berth__replay *replay);
+/* The run is past the allocation that was due; `placed`: it took its place. */
+void berth__replay_advance(berth__replay *replay, bool placed);
+/* The same without the allocation, which may still come; and it has come. */
+void berth__replay_skip(berth__replay *replay);
+void berth__replay_unskip(berth__replay *replay, uint32_t id);
+/* Tracked: `id` takes its place, which is free; it may be one that was passed over. */
+void berth__replay_add(berth__replay *replay, uint32_t id, size_t size_bytes);
+void berth__replay_remove(berth__replay *replay, uint32_t rank);
+/* `id` asks for less than planned. */
+void berth__replay_note_short(berth__replay *replay, uint32_t id, size_t size_bytes);
+void berth__replay_measure_now(berth__replay *replay);
+void berth__replay_measure_end(berth__replay *replay);
+
+/* ---- match.c: which planned allocation a request is --------------------------------------------------- */
+
+typedef struct berth__wanted {
+    size_t size_bytes;
+    size_t alignment;
+    const berth_request *request;
+    const char *label;
+} berth__wanted;
+
+#define BERTH__NO_MATCH UINT32_MAX
+
+bool berth__labels_differ(const char *a, const char *b); /* both are there, and not the same */
+bool berth__match_alignment(const berth__replay *replay, const berth__plan_entry *e, size_t alignment);
+/* Whether the request looks like planned allocation `id`. */
+bool berth__match_same(const berth__replay *replay, uint32_t id, const berth__wanted *wanted);
+/* The planned allocation that the request is, or BERTH__NO_MATCH. */
+uint32_t berth__match(const berth__replay *replay, const berth__wanted *wanted);
+/* What is learned of the run: the request was `id`, or nothing that is planned. */
+void berth__match_learn(berth__replay *replay, const berth__wanted *wanted, uint32_t id);
 
 /* Memory checkers see the block as nobody's but for what is live. The inline functions of berth/replay.h say
  * nothing to them, so a run that is watched never takes those: `pending` stays set between its calls. */
@@ -181,19 +289,31 @@ static inline void berth__replay_keep_watching(berth__replay *replay)
 berth_status berth__streams_switch(berth__replay *replay, berth_stream *stream);
 /* Makes the replay's stream wait for what `stream` has been given so far. */
 berth_status berth__streams_join(berth__replay *replay, berth_stream *stream);
-/* Joins and forgets the streams that use the block at `rank`. */
-berth_status berth__uses_join(berth__replay *replay, uint32_t rank);
-berth_status berth__uses_add(berth__block *block, uint32_t rank, berth_stream *stream);
+/* Joins and forgets the streams that use the allocation at `offset`. */
+berth_status berth__uses_join(berth__replay *replay, uint64_t offset);
 /* Before the first use and after the last. */
-berth_status berth__streams_begin(berth__replay *replay, berth_stream *stream);
-void berth__streams_end(berth__replay *replay);
-/* Waits on the host until nothing uses an idle block any more. */
-void berth__streams_settle(berth__block *block);
+berth_status berth__streams_begin(berth__replay *replay, berth_stream *stream, bool inhabited);
+void berth__streams_end(berth__replay *replay, bool inhabited);
+/* By the runner: `stream`, whose reference is taken over, is to be marked; marks what is to be. */
+void berth__marks_owe(berth__block *block, berth_stream *stream);
+void berth__marks_pay(berth__block *block);
+bool berth__marks_owes(const berth__block *block);
+/* Whether nothing uses the block any more. */
+bool berth__marks_passed(berth__block *block);
+/* Waits on the host for that. Not BERTH_OK: something may still use it. */
+berth_status berth__marks_settle(berth__block *block);
+void berth__marks_finish(berth__block *block);
+/* With the lock. */
+berth_status berth__uses_add(berth__block *block, uint64_t offset, berth_stream *stream, bool *added);
+void berth__uses_loosen(berth__block *block, uint64_t offset);        /* its allocation is freed */
+berth_stream *berth__uses_take(berth__block *block, uint64_t offset); /* NULL: none; the caller's reference */
 
 /* ---- report.c ---------------------------------------------------------------------------------------- */
 
 void berth__report_note(berth_report *report, berth_deviation_reason reason, uint64_t id, uint64_t expected,
                         uint64_t got, const char *label);
+/* Fill what the caller's struct has room for; NULL is a no-op. */
 void berth__report_give(const berth_report *report, berth_report *out);
+void berth__difference_give(const berth_difference *difference, berth_difference *out);
 
 #endif

@@ -1,4 +1,6 @@
 /* A replay begins and ends: which plan, which block, and what is said of it afterwards. */
+#include <string.h>
+
 #include "replay/replay.h"
 
 /* The run is over; what was not freed stays with its users. */
@@ -6,6 +8,21 @@ static void show_all(berth__replay *r)
 {
     if (berth__replay_is_watched(r) && r->block->base)
         berth__annotate_defined(r->block->base, r->block->bytes);
+}
+
+/* All but the stragglers around which the run is planned; with a stream, work of others may still come there.
+ */
+static void hide_all(const berth__replay *r)
+{
+    if (!berth__replay_is_watched(r) || !r->block->base || r->head.stream)
+        return;
+    uint64_t from = 0;
+    for (size_t i = 0; i < r->plan->range_count; i++) {
+        const berth__plan_range *taken = &r->plan->ranges[i];
+        berth__annotate_noaccess(r->block->base + from, (size_t)(taken->offset - from));
+        from = taken->offset + taken->size_bytes;
+    }
+    berth__annotate_noaccess(r->block->base + from, (size_t)(r->block->bytes - from));
 }
 
 static berth_status check_fingerprint(const berth__plan_content *c, const berth_run_options *o, bool *stale)
@@ -36,15 +53,16 @@ static void start(berth__replay *r, berth__planned *planned, berth__block *block
     r->strict = strict;
     r->head.next = r->plan->steps;
     r->head.base = block->base;
-    r->head.exact = strict ? UINT64_MAX : 0;
     /* Not the block's own: what is accepted must not depend on which block a thread happens to get. */
     r->head.alignment = r->plan->alignment > BERTH_ALIGNMENT ? r->plan->alignment : BERTH_ALIGNMENT;
     r->report.struct_size = sizeof r->report;
     r->report.strict = strict;
-    r->report.planned = r->plan->planned;
+    r->report.planned = r->plan->planned + r->plan->displaced;
     r->report.block_bytes = r->plan->total_bytes;
-    if (berth__replay_is_watched(r) && block->base)
-        berth__annotate_noaccess(block->base, block->bytes);
+    if (block->is_short) {
+        memset(block->short_bytes, 0, block->short_room * sizeof *block->short_bytes);
+        block->is_short = false;
+    }
     berth__replay_keep_watching(r);
 }
 
@@ -76,12 +94,12 @@ berth_status berth_replay_begin(berth_allocator *allocator, const berth_run_opti
     }
     start(&block->replay, planned, block, o.strict);
     block->replay.report.stale = stale;
-    status = berth__streams_begin(&block->replay, o.stream);
+    status = berth__streams_begin(&block->replay, o.stream, block->plan->range_count != 0);
     if (status != BERTH_OK) {
-        show_all(&block->replay);
         berth__block_give(planned, block);
         return status;
     }
+    hide_all(&block->replay);
     return berth__run_open(&block->replay.head, allocator, BERTH_RUN_REPLAY);
 }
 
@@ -98,21 +116,46 @@ static void report_stragglers(berth__replay *r)
     }
 }
 
+/* Strict: whether the run has come to the end of its plan. */
+static berth_status check_complete(berth__replay *r)
+{
+    if (!r->strict || (r->expected >= r->plan->count && r->block->ledger.live == 0))
+        return BERTH_OK;
+    if (r->expected >= r->plan->count)
+        return berth__fail(
+            BERTH_MISMATCH,
+            "strict replay: the scope ended with %u allocations live that the plan frees inside",
+            r->block->ledger.live);
+    const char *label = r->plan->entries[r->expected].label;
+    berth__report_note(&r->report, BERTH_DEVIATION_MISSING, r->expected, r->plan->count, r->expected, label);
+    return berth__fail(BERTH_MISMATCH,
+                       "strict replay: the scope ended before allocation %u%s%s%s; the plan has %u",
+                       r->expected, label ? " (" : "", label ? label : "", label ? ")" : "", r->plan->count);
+}
+
 berth_status berth_replay_end(berth_allocator *allocator, berth_report *report)
 {
     berth__replay *r = (berth__replay *)berth__run_find(allocator, BERTH_RUN_REPLAY);
-    if (!r)
+    berth_report full = BERTH_REPORT_INIT;
+    if (!r) {
+        full.status = BERTH_NOT_FOUND; /* nothing of an earlier run is left in it */
+        berth__report_give(&full, report);
         return BERTH_NOT_FOUND;
+    }
     berth__replay_settle(r);
+    berth_status status = check_complete(r);
     if (r->block->ledger.live)
         report_stragglers(r);
+    r->report.status = status;
     r->report.peak_with_plan_bytes = r->report.block_bytes + r->report.fallback_bytes;
-    berth__report_give(&r->report, report);
     berth__handed_finish(&r->fallback);
-    berth__streams_end(r);
     berth__run_close();
     show_all(r);
-    berth__block_give(r->planned, r->block);
+    full = r->report; /* the block is another scope's as soon as it is given back */
+    berth__planned *planned = r->planned;
+    berth__block_give(planned, r->block);
+    berth__blocks_held(planned, &full.held_bytes, &full.straggler_bytes);
+    berth__report_give(&full, report);
     berth_allocator_release(allocator);
-    return BERTH_OK;
+    return status;
 }

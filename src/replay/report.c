@@ -29,6 +29,16 @@ void berth__report_give(const berth_report *r, berth_report *out)
         out->struct_size = struct_size;
 }
 
+void berth__difference_give(const berth_difference *d, berth_difference *out)
+{
+    if (!out)
+        return;
+    size_t struct_size = out->struct_size;
+    memcpy(out, d, struct_size < sizeof *d ? struct_size : sizeof *d);
+    if (struct_size >= sizeof struct_size)
+        out->struct_size = struct_size;
+}
+
 const char *berth_deviation_words(berth_deviation_reason reason)
 {
     switch (reason) {
@@ -46,6 +56,12 @@ const char *berth_deviation_words(berth_deviation_reason reason)
         return "a free of what is not live";
     case BERTH_DEVIATION_STRAGGLER:
         return "still live at the end of the scope";
+    case BERTH_DEVIATION_EARLY_FREE:
+        return "freed earlier than planned";
+    case BERTH_DEVIATION_LABEL:
+        return "another label than planned";
+    case BERTH_DEVIATION_MISSING:
+        return "not asked for before the scope ended";
     }
     return "unknown";
 }
@@ -91,6 +107,15 @@ static void add_deviation(text *t, const berth_deviation *d)
     case BERTH_DEVIATION_STRAGGLER:
         add(t, ": planned to be freed before allocation %llu", expected);
         break;
+    case BERTH_DEVIATION_EARLY_FREE:
+        add(t, ": before allocation %llu, planned before %llu", got, expected);
+        break;
+    case BERTH_DEVIATION_LABEL:
+        add(t, ": %llu bytes", got);
+        break;
+    case BERTH_DEVIATION_MISSING:
+        add(t, ": the plan has %llu allocations", expected);
+        break;
     case BERTH_DEVIATION_NONE:
         break;
     }
@@ -102,8 +127,11 @@ size_t berth_report_text(const berth_report *r, char *out, size_t room)
     text t = {out, out ? room : 0, 0};
     if (t.room)
         out[0] = '\0';
-    if (!r || r->struct_size < sizeof *r)
+    if (!r || r->struct_size < offsetof(berth_report, displaced))
         return 0;
+    berth_report full = BERTH_REPORT_INIT; /* an older caller's lacks the last figures */
+    memcpy(&full, r, r->struct_size < sizeof full ? r->struct_size : sizeof full);
+    r = &full;
     if (r->status != BERTH_OK)
         add(&t, "not replayed: %s\n", berth_status_words(r->status));
     add(&t, "%llu of %llu planned allocations served from the plan%s%s\n", (unsigned long long)r->from_plan,
@@ -116,6 +144,10 @@ size_t berth_report_text(const berth_report *r, char *out, size_t room)
     add(&t, "peak %llu bytes: block %llu + fallback %llu; one by one %llu\n",
         (unsigned long long)r->peak_with_plan_bytes, (unsigned long long)r->block_bytes,
         (unsigned long long)r->fallback_bytes, (unsigned long long)r->peak_without_plan_bytes);
+    if (r->displaced || r->straggler_bytes)
+        add(&t, "%llu displaced; %llu bytes outlive their scopes, %llu are held in blocks\n",
+            (unsigned long long)r->displaced, (unsigned long long)r->straggler_bytes,
+            (unsigned long long)r->held_bytes);
     size_t kept = r->deviation_count < BERTH_REPORT_DEVIATIONS ? r->deviation_count : BERTH_REPORT_DEVIATIONS;
     for (size_t i = 0; i < kept; i++)
         add_deviation(&t, &r->deviations[i]);

@@ -1,9 +1,10 @@
 /* The calling thread's scope, and the planned allocator's two hot operations. */
 #include <string.h>
 
+#include "count/scope.h"
 #include "replay/replay.h"
 
-const berth_step berth__nothing_expected = {0, BERTH__NOWHERE};
+const berth_step berth__nothing_expected = {BERTH_STEP_FREE, BERTH__NOWHERE, NULL};
 
 /* Never NULL, so that the hot path has one thing less to ask: without a scope it is of no allocator. */
 static berth_run no_run = {.next = &berth__nothing_expected};
@@ -29,10 +30,16 @@ BERTH_HOT berth_status berth__planned_allocate(void *self, size_t size_bytes, si
 {
     berth_run *run = current;
     if (BERTH_UNLIKELY(run->allocator != self))
-        return berth__allocate(((berth__wrapper *)self)->inner, size_bytes, alignment, request, out);
+        return berth__inner_allocate(self, size_bytes, alignment, request, out);
     const berth_step *step = run->next;
-    if (BERTH_UNLIKELY(!berth_run_expects(run, size_bytes, alignment) ||
-                       ((request->flags & BERTH_ZEROED) | (request->stream != run->stream))))
+    const char *label = berth__label_text(request);
+    /* Labels by address: one that is another, or was not seen here yet, is read on the slow path. */
+    uintptr_t other_label =
+        label ? (uintptr_t)label ^ (uintptr_t)__atomic_load_n(&step->label, __ATOMIC_RELAXED) : 0;
+    if (BERTH_UNLIKELY(((step->size_bytes ^ size_bytes) | __atomic_load_n(&run->pending, __ATOMIC_RELAXED) |
+                        ((step->offset | run->alignment) & (alignment - 1)) |
+                        (request->flags & BERTH_ZEROED) |
+                        ((uintptr_t)request->stream ^ (uintptr_t)run->stream) | other_label) != 0))
         return allocate_slow(run, size_bytes, alignment, request, out);
     run->next = step + 1;
     *out = run->base + step->offset;
@@ -178,10 +185,14 @@ static void tell_failure(berth_run_kind kind, berth_status status, void *result)
 {
     berth__log(BERTH_LOG_ERROR, "a %s scope could not begin, its body runs without: %s", kind_name(kind),
                berth_last_error()->message);
-    if (kind == BERTH_RUN_VALIDATE && result)
-        ((berth_difference *)result)->status = status;
-    if (kind == BERTH_RUN_REPLAY && result)
-        ((berth_report *)result)->status = status;
+    berth_difference difference = BERTH_DIFFERENCE_INIT;
+    berth_report report = BERTH_REPORT_INIT;
+    difference.status = report.status = status;
+    /* Nothing of an earlier run is left in them. */
+    if (kind == BERTH_RUN_VALIDATE)
+        berth__difference_give(&difference, result);
+    if (kind == BERTH_RUN_REPLAY)
+        berth__report_give(&report, result);
 }
 
 berth_run_guard berth_run_guard_begin(berth_allocator *planned, berth_run_kind kind, void *result)

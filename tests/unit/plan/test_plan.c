@@ -76,9 +76,9 @@ static void test_steps_free_before_they_allocate(void **state)
     for (uint32_t s = 0; s < 7; s++) {
         assert_int_equal(c->step_ids[s], ids[s]);
         assert_int_equal(c->entries[ids[s]].step == s, allocates[s]);
-        assert_int_equal(c->steps[s].size_bytes, allocates[s] && ids[s] != 2 ? 8 : 0);
+        assert_int_equal(c->steps[s].size_bytes, allocates[s] && ids[s] != 2 ? 8 : BERTH_STEP_FREE);
     }
-    assert_int_equal(c->steps[7].size_bytes, 0);
+    assert_int_equal(c->steps[7].size_bytes, BERTH_STEP_FREE);
     assert_true(c->steps[7].offset == BERTH__NOWHERE);
     assert_int_equal(c->live_bytes[0], 8);
     assert_int_equal(c->live_bytes[1], 16);

@@ -20,7 +20,10 @@ typedef struct rig {
     berth_allocator *planned;
     _Atomic size_t inner_allocs; /* calls that reached the inner allocator */
     _Atomic size_t inner_frees;
+    _Atomic size_t inner_live; /* bytes that it has given out */
     bool fail;
+    void (*on_free)(void *context); /* called before a block is freed; NULL: nobody */
+    void *on_free_context;
 } rig;
 
 static inline berth_status rig_allocate(void *self, size_t size, size_t alignment,
@@ -30,19 +33,31 @@ static inline berth_status rig_allocate(void *self, size_t size, size_t alignmen
     (void)request;
     if (r->fail)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "told to fail");
-    if (posix_memalign(out, alignment < sizeof(void *) ? sizeof(void *) : alignment, size) != 0)
+    /* Its size and what it begins with stand in front of each block. */
+    size_t front[2] = {size, alignment < 2 * sizeof(size_t) ? 2 * sizeof(size_t) : alignment};
+    char *p = NULL;
+    if (posix_memalign((void **)&p, front[1], front[1] + size) != 0)
         return BERTH_OUT_OF_HOST_MEMORY;
-    memset(*out, 0xa5, size);
+    p += front[1];
+    memcpy(p - sizeof front, front, sizeof front);
+    memset(p, 0xa5, size);
+    *out = p;
     atomic_fetch_add(&r->inner_allocs, 1);
+    atomic_fetch_add(&r->inner_live, size);
     return BERTH_OK;
 }
 
 static inline berth_status rig_deallocate(void *self, void *p, size_t size, berth_stream *stream)
 {
     rig *r = self;
+    size_t front[2];
     (void)size, (void)stream;
+    if (r->on_free)
+        r->on_free(r->on_free_context);
+    memcpy(front, (char *)p - sizeof front, sizeof front);
     atomic_fetch_add(&r->inner_frees, 1);
-    free(p);
+    atomic_fetch_sub(&r->inner_live, front[0]);
+    free((char *)p - front[1]);
     return BERTH_OK;
 }
 

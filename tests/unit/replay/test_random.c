@@ -119,11 +119,20 @@ typedef struct running {
     void *pointer[MOST];
     uint32_t due[MOST];
     bool strict;
+    uint32_t told; /* strict: frees that came too early */
 } running;
 
 static bool happens(running *x, uint32_t in_a_thousand)
 {
     return in_a_thousand && below(x->random, 1000) < in_a_thousand;
+}
+
+/* Strict tells of a free that is too early, and does it. */
+static void free_pointer(running *x, void *p)
+{
+    berth_status status = berth_deallocate(x->r->planned, p, 0, NULL);
+    assert_true(status == BERTH_OK || (x->strict && status == BERTH_MISMATCH));
+    x->told += status == BERTH_MISMATCH;
 }
 
 static void free_one(running *x, uint32_t i)
@@ -139,7 +148,7 @@ static void free_one(running *x, uint32_t i)
         assert_int_equal(pthread_create(&thread, NULL, free_on_another_thread, &f), 0);
         pthread_join(thread, NULL);
     } else {
-        assert_int_equal(berth_deallocate(x->r->planned, p, 0, NULL), BERTH_OK);
+        free_pointer(x, p);
     }
 }
 
@@ -187,7 +196,7 @@ static void run_program(running *x)
             void *more = allocate_one(x, 1 + below(x->random, 300), 64, "stranger");
             if (more) {
                 shadow_remove(x->s, more);
-                assert_int_equal(berth_deallocate(x->r->planned, more, 0, NULL), BERTH_OK);
+                free_pointer(x, more);
             }
         }
         if (!happens(x, d->skip)) {
@@ -240,7 +249,16 @@ static void replay_once(rig *r, const program *p, const deviations *d, uint64_t 
     options.strict = strict;
     assert_int_equal(berth_replay_begin(r->planned, &options), BERTH_OK);
     run_program(&x);
-    assert_int_equal(berth_replay_end(r->planned, report), BERTH_OK);
+    berth_status status = berth_replay_end(r->planned, report);
+    assert_int_equal(status, report->status);
+    if (!strict)
+        assert_int_equal(status, BERTH_OK);
+    else if (status == BERTH_OK)
+        assert_true(report->from_plan == report->planned && report->stragglers == 0);
+    else
+        assert_true(status == BERTH_MISMATCH && report->deviation_count > 0);
+    assert_true(report->early_frees >= x.told);
+    assert_true(report->straggler_bytes <= report->held_bytes);
     for (uint32_t i = 0; i < s.count; i++) /* stragglers keep what they hold */
         check_block(&s.blocks[i]);
     free_rest(&x);
@@ -296,6 +314,7 @@ static void test_random_programs_with_deviations(void **state)
                     assert_int_equal(report.from_plan, report.planned);
                     assert_int_equal(report.deviation_count, 0);
                     assert_int_equal(report.refused, 0);
+                    assert_int_equal(report.status, BERTH_OK);
                 }
             }
         }

@@ -1,0 +1,83 @@
+/* Stragglers: allocations of a plan that are still live after their scope. They stay where they are, in a
+ * list by offset, until somebody frees them; the block may run again around them. */
+#include <string.h>
+
+#include "replay/replay.h"
+
+/* The first straggler that ends after `offset`. */
+static size_t place_of(const berth__block *b, uint64_t offset)
+{
+    size_t low = 0, high = b->straggler_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (b->stragglers[middle].offset + b->stragglers[middle].size_bytes > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+const berth__plan_range *berth__straggler_find(const berth__block *b, uint64_t offset)
+{
+    size_t at = place_of(b, offset);
+    return at < b->straggler_count && b->stragglers[at].offset <= offset ? &b->stragglers[at] : NULL;
+}
+
+static void straggler_add(berth__block *b, uint64_t offset, uint64_t size_bytes)
+{
+    size_t at = place_of(b, offset);
+    BERTH_DCHECK(b->straggler_count < b->straggler_room, "room was made when the scope began");
+    memmove(&b->stragglers[at + 1], &b->stragglers[at], (b->straggler_count - at) * sizeof *b->stragglers);
+    b->stragglers[at] = (berth__plan_range){offset, size_bytes};
+    b->straggler_count++;
+    b->straggler_bytes += size_bytes;
+}
+
+/* Frees by other threads that came after the scope looked last. */
+static void take_remote(berth__block *b)
+{
+    for (size_t w = 0; w < b->remote_words; w++)
+        for (; b->remote[w]; b->remote[w] &= b->remote[w] - 1) {
+            uint32_t rank = (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(b->remote[w]);
+            berth__uses_loosen(b, b->plan->rank_offsets[rank]);
+            if (berth__ledger_has(&b->ledger, rank))
+                berth__ledger_remove(&b->ledger, rank);
+        }
+}
+
+void berth__stragglers_keep(berth__planned *p, berth__block *b)
+{
+    take_remote(b);
+    for (uint32_t rank = b->ledger.live ? berth__ledger_next(&b->ledger, 0) : BERTH__LEDGER_NONE;
+         rank != BERTH__LEDGER_NONE; rank = berth__ledger_next(&b->ledger, rank + 1)) {
+        const berth__plan_entry *e = &b->plan->entries[b->ledger.ids[rank]];
+        straggler_add(b, e->offset, e->size_bytes);
+    }
+    berth__ledger_clear(&b->ledger);
+    for (size_t i = 0; i < b->use_count; i++)
+        b->uses[i].counted = false;
+    if (b->straggler_count && !b->keeps) {
+        b->keeps = true;
+        atomic_fetch_add(&p->keepers, 1);
+    }
+}
+
+berth_status berth__straggler_free(berth__block *b, uint64_t offset, berth_stream *stream, bool *last)
+{
+    *last = false;
+    size_t at = place_of(b, offset);
+    if (at == b->straggler_count || b->stragglers[at].offset != offset)
+        return BERTH_NOT_FOUND;
+    bool added = false;
+    if (stream && berth__uses_add(b, BERTH__NOWHERE, stream, &added) != BERTH_OK)
+        return BERTH_OUT_OF_HOST_MEMORY;
+    berth__uses_loosen(b, offset);
+    b->straggler_bytes -= b->stragglers[at].size_bytes;
+    b->straggler_count--;
+    memmove(&b->stragglers[at], &b->stragglers[at + 1], (b->straggler_count - at) * sizeof *b->stragglers);
+    *last = b->straggler_count == 0 && b->state == BERTH__BLOCK_IDLE;
+    if (*last)
+        b->state = BERTH__BLOCK_RUNNING;
+    return BERTH_OK;
+}
