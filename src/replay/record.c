@@ -1,5 +1,4 @@
 /* Recording a run, and validating one: the same recording, compared instead of planned. */
-#include <stdio.h>
 #include <string.h>
 
 #include "device/device.h"
@@ -201,62 +200,6 @@ berth_status berth_validate_begin(berth_allocator *allocator, const berth_run_op
     return berth__run_open(&r->head, allocator, BERTH_RUN_VALIDATE);
 }
 
-/* ---- The verdict ------------------------------------------------------------------------------------- */
-
-typedef struct finding {
-    const char *what; /* NULL: no difference */
-    uint64_t expected, got;
-} finding;
-
-static finding compare_allocation(const berth_plan_allocation *expected, const berth_plan_allocation *got)
-{
-    if (got->size_bytes != expected->size_bytes)
-        return (finding){"bytes", expected->size_bytes, got->size_bytes};
-    if (got->alignment > expected->alignment)
-        return (finding){"alignment", expected->alignment, got->alignment};
-    if (got->freed_at != expected->freed_at)
-        return (finding){got->freed_at == BERTH_NEVER_FREED        ? "its free is missing, planned before"
-                         : expected->freed_at == BERTH_NEVER_FREED ? "it is freed, planned never"
-                                                                   : "freed before allocation",
-                         expected->freed_at, got->freed_at};
-    return (finding){NULL, 0, 0};
-}
-
-static void tell(berth_difference *d, uint64_t id, const char *label, const finding *f)
-{
-    d->status = BERTH_MISMATCH;
-    d->id = id;
-    d->expected = f->expected;
-    d->got = f->got;
-    snprintf(d->label, sizeof d->label, "%s", label ? label : "");
-    char expected[24], got[24];
-    snprintf(expected, sizeof expected, f->expected == UINT64_MAX ? "never" : "%llu",
-             (unsigned long long)f->expected);
-    snprintf(got, sizeof got, f->got == UINT64_MAX ? "never" : "%llu", (unsigned long long)f->got);
-    snprintf(d->words, sizeof d->words, "allocation %llu%s%s%s: %s: expected %s, got %s",
-             (unsigned long long)id, label ? " (" : "", d->label, label ? ")" : "", f->what, expected, got);
-}
-
-/* A run with fewer allocations is a difference at the first that is absent, one with more at the first that
- * is too many; nothing past either end is looked at. */
-static void compare(const berth__recorder *r, berth_difference *d)
-{
-    const berth__plan_content *c = r->expected;
-    size_t common = r->count < c->count ? r->count : c->count;
-    for (size_t id = 0; id < common; id++) {
-        berth_plan_allocation expected = berth__plan_describe(c, id);
-        finding f = compare_allocation(&expected, &r->allocations[id]);
-        if (f.what) {
-            tell(d, id, r->allocations[id].label ? r->allocations[id].label : expected.label, &f);
-            return;
-        }
-    }
-    if (r->count == c->count)
-        return;
-    finding f = {"the number of allocations", c->count, r->count};
-    tell(d, common, r->count > common ? r->allocations[common].label : c->entries[common].label, &f);
-}
-
 berth_status berth_validate_end(berth_allocator *allocator, berth_difference *first)
 {
     berth__recorder *r = close_recorder(allocator, BERTH_RUN_VALIDATE);
@@ -268,7 +211,7 @@ berth_status berth_validate_end(berth_allocator *allocator, berth_difference *fi
     }
     d.status = check_complete(r);
     if (d.status == BERTH_OK)
-        compare(r, &d);
+        berth__validate_compare(r, &d);
     recorder_free(r);
     berth_allocator_release(allocator);
     if (d.status == BERTH_MISMATCH)

@@ -308,6 +308,11 @@ berth_status berth__uses_add(berth__block *block, uint64_t offset, berth_stream 
 void berth__uses_loosen(berth__block *block, uint64_t offset);        /* its allocation is freed */
 berth_stream *berth__uses_take(berth__block *block, uint64_t offset); /* NULL: none; the caller's reference */
 
+/* ---- verdict.c --------------------------------------------------------------------------------------- */
+
+/* The first place where the recorded run differs from what is expected; `first` stays as it is if none. */
+void berth__validate_compare(const berth__recorder *recorder, berth_difference *first);
+
 /* ---- report.c ---------------------------------------------------------------------------------------- */
 
 void berth__report_note(berth_report *report, berth_deviation_reason reason, uint64_t id, uint64_t expected,
