@@ -77,7 +77,7 @@ berth_status berth_device_describe(berth_device device, berth_device_info *info)
 {
     (void)device;
     info->memory_kinds = (uint64_t)1 << BERTH_MEMORY_PINNED | (uint64_t)1 << BERTH_MEMORY_DEVICE;
-    info->host_accessible = true;
+    info->host_accessible = info->virtual_memory = true;
     return BERTH_OK;
 }
 
@@ -176,29 +176,41 @@ berth_status berth_zero(berth_device device, void *dst, size_t size_bytes, berth
     return BERTH_UNSUPPORTED;
 }
 
-/* Without virtual memory: pools take segments. */
+enum { GRANULARITY = 64 << 10 };
+
 berth_status berth__device_granularity(berth_device device, size_t *out)
 {
-    (void)device, (void)out;
-    return BERTH_UNSUPPORTED;
+    (void)device;
+    *out = GRANULARITY;
+    return BERTH_OK;
 }
+
 berth_status berth__device_reserve(berth_device device, size_t size_bytes, void **out)
 {
-    (void)device, (void)size_bytes, (void)out;
-    return BERTH_UNSUPPORTED;
+    (void)device;
+    memory_used = berth__align_up(memory_used, GRANULARITY) + size_bytes;
+    *out = memory + memory_used - size_bytes;
+    return BERTH_OK;
 }
+
 berth_status berth__device_unreserve(berth_device device, void *base, size_t size_bytes)
 {
     (void)device, (void)base, (void)size_bytes;
-    return BERTH_UNSUPPORTED;
+    return BERTH_OK;
 }
+
 berth_status berth__device_map(berth_device device, void *p, size_t size_bytes)
 {
-    (void)device, (void)p, (void)size_bytes;
-    return BERTH_UNSUPPORTED;
+    (void)device, (void)p;
+    explore_step();
+    memory_held += size_bytes;
+    return BERTH_OK;
 }
+
 berth_status berth__device_unmap(berth_device device, void *p, size_t size_bytes)
 {
-    (void)device, (void)p, (void)size_bytes;
-    return BERTH_UNSUPPORTED;
+    (void)device, (void)p;
+    explore_step();
+    memory_held -= size_bytes;
+    return BERTH_OK;
 }

@@ -135,12 +135,34 @@ static void look(void)
     (void)berth_allocator_owns(cache, (char *)0x100000000);
 }
 
+/* ---- The last free and the last release: one of them ends the cache ------------------------------------------------ */
+
+static void take_and_free_last(void)
+{
+    block = take();
+    explore_ready();
+    give(block);
+}
+
+static void release(void)
+{
+    (void)berth__thread();
+    explore_ready();
+    berth_allocator_release(cache);
+}
+
+static void expect_gone(void)
+{
+    explore_check(device_bytes() == 0, "all memory goes back with the last block");
+}
+
 static const explore_program programs[] = {
     {"free_twice", make_cache, {take_and_free, free_too}, expect_one_free, 2, 1, false},
     {"trim", make_cache, {pair, empty}, empty_cache, 2, 0, false},
     {"record", make_cache, {record_and_free, explain}, empty_cache, 2, 1, false},
     {"collect", make_cache, {record_and_free, collect}, empty_cache, 1, 1, false},
     {"look", make_cache, {go_and_come, look}, empty_cache, 1, 1, false},
+    {"last", make_cache, {take_and_free_last, release}, expect_gone, 1, 1, false},
 };
 
 int main(int argc, char **argv)

@@ -18,7 +18,7 @@ static void make_pool(void)
 {
     berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
     options.clock_ns = no_time; /* every run is the same */
-    options.segment_bytes = 1 << 20;
+    options.reserve_bytes = 4 << 20;
     explore_check(berth_pool_create(&options, &pool) == BERTH_OK, "a pool is made");
 }
 
@@ -122,11 +122,33 @@ static void free_rest(void)
     expect_idle();
 }
 
+/* ---- The last free and the last release: one of them ends the pool ------------------------------------------------ */
+
+static void take_and_free_last(void)
+{
+    block = take(1000);
+    explore_ready();
+    give(block);
+}
+
+static void release(void)
+{
+    (void)berth__thread();
+    explore_ready();
+    berth_allocator_release(pool);
+}
+
+static void expect_gone(void)
+{
+    explore_check(device_bytes() == 0, "all memory goes back with the last block");
+}
+
 static const explore_program programs[] = {
     {"flush", make_pool, {pair, flush}, expect_idle, 2, 1, false},
     {"trim", make_pool, {pair, trim}, expect_idle, 1, 1, false},
     {"free_twice", make_pool, {take_and_free, free_too}, expect_two_blocks, 2, 1, false},
     {"pass", make_pool, {take_and_pass, free_passed}, free_rest, 1, 1, false},
+    {"last", make_pool, {take_and_free_last, release}, expect_gone, 2, 1, false},
 };
 
 int main(int argc, char **argv)
