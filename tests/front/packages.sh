@@ -15,13 +15,13 @@ cannot() { echo "cannot run here: $*" >&2; exit 77; }
 ! grep -rln '__has_include' "$tree/src" "$tree/include" "$tree/cli" "$tree/tests" --include='*.[ch]' ||
     fail "these ask for headers while they are compiled; ask in CMake, which builds anew"
 
-for tool in ninja cmake pkg-config; do
+for tool in ninja cmake pkg-config python3; do
     command -v "$tool" >/dev/null 2>&1 || cannot "$tool is not installed"
 done
 triple=$("$cc" -print-multiarch 2>/dev/null || true)
 [ -d "/usr/include/${triple:-nowhere}" ] || cannot "headers are not where Debian has them"
 compiler_headers=$("$cc" -print-file-name=include)
-cmake=$(command -v cmake) ninja=$(command -v ninja) pkg_config=$(command -v pkg-config)
+cmake=$(command -v cmake) ninja=$(command -v ninja) pkg_config=$(command -v pkg-config) python=$(command -v python3)
 
 rm -rf "$work"
 mkdir -p "$work/bin" "$work/lib/pkgconfig" "$work/include/$triple"
@@ -83,11 +83,11 @@ configure() {
         -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF -DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF \
         >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2; fail "configuring fails $when"; }
 }
-build() { "$ninja" -C "$work/build" >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2; fail "building fails $when"; }; }
+build() { "$ninja" -C "$work/build" "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2; fail "building fails $when"; }; }
 has() { "$ninja" -C "$work/build" -t targets all | grep -q "^$1: phony"; }
 
 # installed FILE TARGET...: the package has come (unless it is not on this machine, of which FILE tells); the targets
-# were not there and are now, and all that is built by default fits together.
+# were not there and are now, and fit together with what was built before.
 installed() {
     file=$1
     shift
@@ -95,16 +95,16 @@ installed() {
         ! has "$target" || fail "there is a $target before its package has come"
     done
     configure
-    build
     [ -e "$file" ] || { echo "passed over, not on this machine: what comes $when" >&2; return 0; }
     for target; do
         has "$target" || fail "$when there is still no $target"
     done
+    build "$@"
 }
 
 when="without any package"
 configure
-build
+build all
 ! has unit_base_stack || fail "without cmocka there are tests"
 
 when="with valgrind"
@@ -116,11 +116,21 @@ $link -s "$pkg_config" "$work/bin/pkg-config"
 headers cmocka.h
 libraries cmocka
 module cmocka
-installed "$work/include/cmocka.h" unit_base_stack annotate_types
+# Those that see the library's inside: what is compiled into them must be what is in the library.
+inner=$(cd "$tree/tests/unit" && for file in base/test_*.c wrap/test_*.c; do
+    name=${file##*/test_}
+    echo "unit_${file%%/*}_${name%.c}"
+done)
+# shellcheck disable=SC2086 # a list of words
+installed "$work/include/cmocka.h" $inner annotate_types
 
 when="with a C++ compiler"
 $link -s "$cxx" "$work/bin/c++"
 installed "$cxx" replay_exceptions
+
+when="with Python"
+$link -s "$python" "$work/bin/python3"
+installed "$python" model_fault_credit_1_mib
 
 when="with OpenCL's headers"
 headers CL

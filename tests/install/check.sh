@@ -20,7 +20,9 @@ expect_runs() {
 
 case $way in
 cmake)
-    "$cmake" -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" >"$work/configure.log"
+    # The generator that is surely there; make, CMake's first choice, may not be.
+    generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
+    "$cmake" -S "$consumer" -B "$work/build" -G "$generator" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" >"$work/configure.log"
     "$cmake" --build "$work/build" >"$work/build.log"
     expect_runs "$work/build/with_berth"
     expect_runs "$work/build/with_static"

@@ -40,6 +40,18 @@ static void everything_comes_out_once(void **state)
     assert_true(berth__heap_live() == live);
 }
 
+/* Whatever lies before it in its bucket, a key brings its own value. */
+static void keys_are_not_taken_for_others(void **state)
+{
+    (void)state;
+    for (int i = 0; i < KEYS; i++)
+        assert_true(berth__pointers_put(&map, &keys[0][i], &keys[1][i], BERTH__RANK_DEVICE));
+    for (int i = KEYS - 1; i >= 0; i -= 2)
+        assert_ptr_equal(berth__pointers_take(&map, &keys[0][i], BERTH__RANK_DEVICE), &keys[1][i]);
+    for (int i = KEYS - 2; i >= 0; i -= 2)
+        assert_ptr_equal(berth__pointers_take(&map, &keys[0][i], BERTH__RANK_DEVICE), &keys[1][i]);
+}
+
 static void no_memory_changes_nothing(void **state)
 {
     (void)state;
@@ -52,6 +64,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_comes_out_once),
+        cmocka_unit_test(keys_are_not_taken_for_others),
         cmocka_unit_test(no_memory_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
