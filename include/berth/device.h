@@ -27,10 +27,23 @@ typedef struct berth_device {
 
 /* What kind of memory a device is asked for. A kind that the device lacks is BERTH_UNSUPPORTED. */
 typedef enum berth_memory_kind {
-    BERTH_MEMORY_DEVICE = 0,  /* the device's own */
-    BERTH_MEMORY_PINNED = 1,  /* host memory that the device's copies may use asynchronously */
-    BERTH_MEMORY_MANAGED = 2, /* one address for host and device; the driver moves the pages */
+    BERTH_MEMORY_DEVICE = 0,         /* the device's own */
+    BERTH_MEMORY_PINNED = 1,         /* host memory that the device's copies may use asynchronously */
+    BERTH_MEMORY_MANAGED = 2,        /* one address for host and device; the driver moves the pages */
+    BERTH_MEMORY_WRITE_COMBINED = 3, /* pinned, fast for the device to read, slow for the host to read */
 } berth_memory_kind;
+
+/* How managed memory will be used. */
+typedef enum berth_advice {
+    BERTH_ADVICE_READ_MOSTLY = 1, /* copies of it may lie on several devices */
+    BERTH_ADVICE_KEEP_HERE = 2,   /* on this device rather than elsewhere */
+    BERTH_ADVICE_MAP_HERE = 3,    /* this device reaches it without faults wherever it lies */
+} berth_advice;
+
+/* Device memory as another process can open it: plain bytes, to be sent there by any means. */
+typedef struct berth_shared_handle {
+    char bytes[64];
+} berth_shared_handle;
 
 typedef struct berth_device_info {
     size_t struct_size;
@@ -94,6 +107,39 @@ BERTH_API berth_status berth_copy(berth_device device, void *dst, const void *sr
 /* Sets memory of `device` to zero; streams and answers as for berth_copy. */
 BERTH_API berth_status berth_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream,
                                   bool need_sync);
+
+/* Copies from memory of one device to memory of another of the same kind, by the driver's own way between them. `stream`
+ * belongs to either device. Streams and answers as for berth_copy; BERTH_UNSUPPORTED for kinds without such a way
+ * (berth_buffer_copy then goes through pinned host memory). */
+BERTH_API berth_status berth_copy_between(berth_device to, void *dst, berth_device from, const void *src,
+                                          size_t size_bytes, berth_stream *stream, bool need_sync);
+
+/* How much of the device's memory nobody has taken right now, and how much there is; what other processes hold is
+ * taken. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED, BERTH_DEVICE_ERROR, BERTH_DEVICE_LOST. */
+BERTH_API berth_status berth_device_memory(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes);
+
+/* Pins host memory that the caller owns, so that copies on streams use it as they use BERTH_MEMORY_PINNED; unregister it
+ * before it is freed. For memory on a chosen NUMA node, register a block of the mapped source. Any thread. BERTH_OK,
+ * BERTH_INVALID_ARGUMENT, BERTH_ALREADY_EXISTS, BERTH_NOT_FOUND, BERTH_UNSUPPORTED, BERTH_OUT_OF_HOST_MEMORY,
+ * BERTH_DEVICE_ERROR. */
+BERTH_API berth_status berth_device_register_host(berth_device device, void *p, size_t size_bytes);
+BERTH_API berth_status berth_device_unregister_host(berth_device device, void *p);
+
+/* Moves managed memory to the device ahead of its use, or back to the host, in the stream's order; and says how it will
+ * be used. Neither changes what it holds. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED,
+ * BERTH_DEVICE_ERROR. */
+BERTH_API berth_status berth_device_prefetch(berth_device device, void *p, size_t size_bytes, bool to_host,
+                                             berth_stream *stream);
+BERTH_API berth_status berth_device_advise(berth_device device, void *p, size_t size_bytes,
+                                           berth_advice advice);
+
+/* Memory between processes. `p` begins a block that berth_device_allocate gave without a stream; the process that opens
+ * the handle gets an address of its own for it, which it closes before the owner frees the block. Any thread. BERTH_OK,
+ * BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED where the driver gives no handle for this memory, BERTH_DEVICE_ERROR. */
+BERTH_API berth_status berth_device_share(berth_device device, void *p, berth_shared_handle *out);
+BERTH_API berth_status berth_device_open_shared(berth_device device, const berth_shared_handle *handle,
+                                                void **out);
+BERTH_API berth_status berth_device_close_shared(berth_device device, void *p);
 
 /* A new stream on `device`. The caller owns it. Any thread. */
 BERTH_API berth_status berth_stream_create(berth_device device, berth_stream **out);

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "berth/buffer.h"
+#include "core/after.h"
 #include "device/device.h"
 
 typedef enum block_state { BLOCK_NONE, BLOCK_COMING, BLOCK_HERE } block_state;
@@ -211,16 +212,19 @@ berth_allocator *berth_buffer_allocator(const berth_buffer *buffer)
 /* One copy, or a fill with zero, and the references that a stream holds until it is done. */
 typedef struct job {
     berth_device device; /* who does it */
+    berth_device peer;   /* the source's, in a copy between two devices; else unknown */
     berth_copy_kind kind;
     void *to;
     const void *from; /* NULL: fill with zero */
     size_t size_bytes;
     berth_buffer *dst, *src; /* retained once the job is on a stream */
-    struct job *next;        /* in `dropped` */
 } job;
 
 static berth_status run(const job *work, berth_stream *stream)
 {
+    if (work->peer.kind != BERTH_DEVICE_UNKNOWN)
+        return berth_copy_between(work->device, work->to, work->peer, work->from, work->size_bytes, stream,
+                                  false);
     return work->from
                ? berth_copy(work->device, work->to, work->from, work->size_bytes, work->kind, stream, false)
                : berth_zero(work->device, work->to, work->size_bytes, stream, false);
@@ -244,53 +248,17 @@ static void run_and_let_go(void *context)
     let_go(context);
 }
 
-static _Atomic(job *) dropped; /* handed over by streams whose functions may not use their device */
-static pthread_once_t collector_once = PTHREAD_ONCE_INIT;
-static berth_stream *collector; /* a CPU stream that lives as long as the process; may be NULL */
-
-static void collect_dropped(void *unused)
-{
-    (void)unused;
-    if (BERTH_LIKELY(!atomic_load_explicit(&dropped, memory_order_relaxed)))
-        return;
-    job *list = atomic_exchange_explicit(&dropped, NULL, memory_order_acquire);
-    while (list) {
-        job *next = list->next;
-        let_go(list);
-        list = next;
-    }
-}
-
-static void create_collector(void)
-{
-    if (berth_stream_create(berth_device_cpu(), &collector) != BERTH_OK)
-        collector = NULL;
-}
-
-/* Runs where the device must not be called: hands the references to a thread where it may. If no thread can
- * be had, the next copy or fill collects them. */
-static void drop(void *context)
-{
-    job *work = context;
-    work->next = atomic_load_explicit(&dropped, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&dropped, &work->next, work, memory_order_release,
-                                                  memory_order_relaxed))
-        ;
-    if (collector)
-        (void)berth_stream_call(collector, collect_dropped, NULL);
-}
-
-/* Has the stream let go once it gets there. If it cannot, waits for it: work that is enqueued never outlives
- * its buffers. */
+/* Has the buffers let go once the stream gets there. Where a stream's function may use the device it does so itself; a
+ * function would stall other streams, and after an error never runs, so elsewhere an event is waited for on a thread
+ * of ours. If neither can be had, waits here: work that is enqueued never outlives its buffers. */
 static berth_status let_go_after(berth_stream *stream, job *work)
 {
-    bool direct = stream->ops->calls_may_use_device;
-    if (!direct)
-        pthread_once(&collector_once, create_collector);
-    if (berth_stream_call(stream, direct ? let_go : drop, work) == BERTH_OK)
-        return BERTH_OK;
-    berth_status status = berth_stream_synchronize(stream);
+    berth_status status = stream->ops->calls_may_use_device ? berth_stream_call(stream, let_go, work)
+                                                            : berth__after_stream(stream, let_go, work);
     if (status == BERTH_OK)
+        return BERTH_OK;
+    status = berth_stream_synchronize(stream);
+    if (status == BERTH_OK || status == BERTH_DEVICE_LOST)
         let_go(work);
     else
         berth__log(BERTH_LOG_ERROR, "the buffers of enqueued work are kept for ever: %s",
@@ -339,19 +307,22 @@ static bool one_device_copies(const berth_buffer *dst, const berth_buffer *src, 
                   .to = dst->data,
                   .from = src->data,
                   .size_bytes = src->size_bytes};
-    return to_host || from_host || berth_device_equal(dst->device, src->device);
+    if (to_host || from_host || berth_device_equal(dst->device, src->device))
+        return true;
+    work->peer = src->device;
+    return false;
 }
 
-/* From one device to another through pieces of host memory. */
+/* From one device to another through pieces of pinned host memory. */
 static berth_status copy_staged(const berth_buffer *dst, const berth_buffer *src)
 {
     const size_t most = (size_t)1 << 20;
     size_t piece = src->size_bytes < most ? src->size_bytes : most;
-    char *staging = berth__heap_alloc(piece);
-    if (!staging)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no %zu bytes to stage a copy between two devices",
-                           piece);
-    berth_status status = BERTH_OK;
+    void *staging = NULL;
+    berth_status status =
+        berth_device_allocate(src->device, BERTH_MEMORY_PINNED, piece, BERTH_ALIGNMENT, NULL, &staging);
+    if (status != BERTH_OK)
+        return status;
     for (size_t done = 0; done < src->size_bytes && status == BERTH_OK; done += piece) {
         size_t size = src->size_bytes - done < piece ? src->size_bytes - done : piece;
         status = berth_copy(src->device, staging, (char *)src->data + done, size, BERTH_COPY_DEVICE_TO_HOST,
@@ -360,8 +331,8 @@ static berth_status copy_staged(const berth_buffer *dst, const berth_buffer *src
             status = berth_copy(dst->device, (char *)dst->data + done, staging, size,
                                 BERTH_COPY_HOST_TO_DEVICE, NULL, false);
     }
-    berth__heap_free(staging);
-    return status;
+    berth_status given = berth_device_release(src->device, BERTH_MEMORY_PINNED, staging, piece, NULL);
+    return status == BERTH_OK ? given : status;
 }
 
 static berth_status check_wait(const berth_stream *stream, bool need_sync)
@@ -396,6 +367,11 @@ static berth_status copy_bytes(berth_buffer *dst, berth_buffer *src, berth_strea
         return enqueue(&work, dst, src, stream);
     if (direct)
         return run(&work, NULL);
+    if (dst->device.kind == src->device.kind) { /* two devices of a kind may have a way of their own */
+        berth_status between = stream ? enqueue(&work, dst, src, stream) : run(&work, NULL);
+        if (between != BERTH_UNSUPPORTED)
+            return between;
+    }
     /* Two devices that are not the host: done at once, but not before what the stream already has. */
     berth_status status = stream ? berth_stream_synchronize(stream) : BERTH_OK;
     return status == BERTH_OK ? copy_staged(dst, src) : status;
@@ -403,7 +379,7 @@ static berth_status copy_bytes(berth_buffer *dst, berth_buffer *src, berth_strea
 
 berth_status berth_buffer_copy(berth_buffer *dst, berth_buffer *src, berth_stream *stream, bool need_sync)
 {
-    collect_dropped(NULL);
+    berth__after_sweep();
     berth_status status = check_copy(dst, src, stream);
     if (status == BERTH_OK)
         status = check_wait(stream, need_sync);
@@ -420,7 +396,7 @@ berth_status berth_buffer_copy(berth_buffer *dst, berth_buffer *src, berth_strea
 
 berth_status berth_buffer_zero(berth_buffer *buffer, berth_stream *stream, bool need_sync)
 {
-    collect_dropped(NULL);
+    berth__after_sweep();
     if (buffer && stream && !berth_device_equal(stream->device, buffer->device))
         return berth__fail(BERTH_INVALID_ARGUMENT, "the stream belongs to another device than the buffer");
     berth_status status = check_wait(stream, need_sync);

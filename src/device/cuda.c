@@ -76,8 +76,9 @@ static int open(gpu_device *device)
     snprintf(device->version, sizeof device->version, "CUDA %d.%d", version / 1000, version % 1000 / 10);
     device->total_bytes = bytes;
     device->managed = can(device, CUDA_ATTRIBUTE_MANAGED_MEMORY);
-    device->stream_ordered =
-        cu.cuMemAllocAsync && cu.cuMemFreeAsync && can(device, CUDA_ATTRIBUTE_MEMORY_POOLS);
+    device->stream_ordered = cu.cuMemPoolCreate && cu.cuMemPoolSetAttribute && cu.cuMemPoolTrimTo &&
+                             cu.cuMemAllocFromPoolAsync && cu.cuMemFreeAsync &&
+                             can(device, CUDA_ATTRIBUTE_MEMORY_POOLS);
     device->pieces = cu.cuMemAddressReserve && cu.cuMemAddressFree && cu.cuMemCreate && cu.cuMemRelease &&
                      cu.cuMemMap && cu.cuMemUnmap && cu.cuMemSetAccess && cu.cuMemGetAllocationGranularity &&
                      can(device, CUDA_ATTRIBUTE_VIRTUAL_MEMORY);
@@ -85,16 +86,26 @@ static int open(gpu_device *device)
 }
 
 /* The primary context is the one that the CUDA runtime and other libraries use too. */
-static int enter(gpu_device *device, uintptr_t *before)
+static int context_of(gpu_device *device, struct CUctx_st **out)
 {
-    struct CUctx_st *context = atomic_load_explicit(&device->context, memory_order_acquire), *current = NULL;
-    *before = 0;
+    struct CUctx_st *context = atomic_load_explicit(&device->context, memory_order_acquire);
     if (BERTH_UNLIKELY(!context)) {
         cuda_result code = cu.cuDevicePrimaryCtxRetain(&context, device->handle);
         if (code != GPU_SUCCESS)
             return (int)code;
         atomic_store_explicit(&device->context, context, memory_order_release);
     }
+    *out = context;
+    return GPU_SUCCESS;
+}
+
+static int enter(gpu_device *device, uintptr_t *before)
+{
+    struct CUctx_st *context = NULL, *current = NULL;
+    *before = 0;
+    int retained = context_of(device, &context);
+    if (retained != GPU_SUCCESS)
+        return retained;
     cuda_result code = cu.cuCtxGetCurrent(&current);
     if (code != GPU_SUCCESS || current == context)
         return (int)code;
@@ -109,6 +120,32 @@ static void leave(gpu_device *device, uintptr_t before)
     struct CUctx_st *context;
     if (before)
         (void)cu.cuCtxPopCurrent_v2(&context);
+}
+
+static void exchange_capture(unsigned int *mode)
+{
+    if (!cu.cuThreadExchangeStreamCaptureMode || cu.cuThreadExchangeStreamCaptureMode(mode) != GPU_SUCCESS)
+        *mode = CUDA_CAPTURE_RELAXED; /* nothing to put back */
+}
+
+/* CUDA's driver keeps no last error; its runtime keeps one of its own calls only. */
+static void forget_error(void)
+{
+}
+
+static bool can_reach(const gpu_device *device, const gpu_device *peer)
+{
+    int can_access = 0;
+    return cu.cuDeviceCanAccessPeer &&
+           cu.cuDeviceCanAccessPeer(&can_access, device->handle, peer->handle) == GPU_SUCCESS &&
+           can_access != 0;
+}
+
+static int enable_peer(gpu_device *peer)
+{
+    struct CUctx_st *context = NULL;
+    int code = cu.cuCtxEnablePeerAccess ? context_of(peer, &context) : GPU_NOT_SUPPORTED;
+    return code == GPU_SUCCESS ? (int)cu.cuCtxEnablePeerAccess(context, 0) : code;
 }
 
 /* ---- Memory -------------------------------------------------------------------------------------- */
@@ -126,9 +163,15 @@ static int give(void *p)
     return (int)cu.cuMemFree_v2(address(p));
 }
 
-static int take_pinned(size_t size_bytes, void **out)
+static int memory(size_t *free_bytes, size_t *total_bytes)
 {
-    return (int)cu.cuMemHostAlloc(out, size_bytes, CUDA_HOST_PORTABLE);
+    return cu.cuMemGetInfo_v2 ? (int)cu.cuMemGetInfo_v2(free_bytes, total_bytes) : GPU_NOT_SUPPORTED;
+}
+
+static int take_pinned(size_t size_bytes, bool write_combined, void **out)
+{
+    unsigned int flags = CUDA_HOST_PORTABLE | (write_combined ? CUDA_HOST_WRITE_COMBINED : 0u);
+    return (int)cu.cuMemHostAlloc(out, size_bytes, flags);
 }
 
 static int give_pinned(void *p)
@@ -144,10 +187,30 @@ static int take_managed(size_t size_bytes, void **out)
     return (int)code;
 }
 
-static int take_async(size_t size_bytes, void *stream, void **out)
+/* A pool of our own: what the default one keeps is for the program to say. It keeps all that is freed until it is
+ * trimmed; by default a pool gives everything back whenever somebody waits. */
+static int pool_create(gpu_device *device, void **out)
+{
+    const cuda_pool_properties properties = {
+        .type = CUDA_ALLOCATION_PINNED, .location = {.type = CUDA_LOCATION_DEVICE, .id = device->handle}};
+    unsigned long long keep_bytes = UINT64_MAX;
+    struct CUmemPoolHandle_st *pool = NULL;
+    cuda_result code = cu.cuMemPoolCreate(&pool, (const struct CUmemPoolProps_st *)(const void *)&properties);
+    if (code == GPU_SUCCESS)
+        (void)cu.cuMemPoolSetAttribute(pool, CUDA_POOL_RELEASE_THRESHOLD, &keep_bytes);
+    *out = pool;
+    return (int)code;
+}
+
+static int pool_trim(void *pool)
+{
+    return (int)cu.cuMemPoolTrimTo(pool, 0);
+}
+
+static int take_async(size_t size_bytes, void *pool, void *stream, void **out)
 {
     cuda_pointer p = 0;
-    cuda_result code = cu.cuMemAllocAsync(&p, size_bytes, stream);
+    cuda_result code = cu.cuMemAllocFromPoolAsync(&p, size_bytes, pool, stream);
     *out = pointer(p);
     return (int)code;
 }
@@ -163,9 +226,79 @@ static int copy(void *dst, const void *src, size_t size_bytes, void *stream)
     return (int)cu.cuMemcpyAsync(address(dst), address(src), size_bytes, stream);
 }
 
+static int copy_peer(void *dst, gpu_device *to, const void *src, gpu_device *from, size_t size_bytes,
+                     void *stream)
+{
+    struct CUctx_st *there = NULL, *here = NULL;
+    int code = cu.cuMemcpyPeerAsync ? context_of(to, &there) : GPU_NOT_SUPPORTED;
+    if (code == GPU_SUCCESS)
+        code = context_of(from, &here);
+    if (code == GPU_SUCCESS)
+        code = (int)cu.cuMemcpyPeerAsync(address(dst), there, address(src), here, size_bytes, stream);
+    return code;
+}
+
 static int zero(void *dst, size_t size_bytes, void *stream)
 {
     return (int)cu.cuMemsetD8Async(address(dst), 0, size_bytes, stream);
+}
+
+/* ---- Memory of others, memory for others ---------------------------------------------------------- */
+
+static int register_host(void *p, size_t size_bytes)
+{
+    return cu.cuMemHostRegister_v2 ? (int)cu.cuMemHostRegister_v2(p, size_bytes, CUDA_REGISTER_PORTABLE)
+                                   : GPU_NOT_SUPPORTED;
+}
+
+static int unregister_host(void *p)
+{
+    return cu.cuMemHostUnregister ? (int)cu.cuMemHostUnregister(p) : GPU_NOT_SUPPORTED;
+}
+
+static int prefetch(void *p, size_t size_bytes, const gpu_device *to, void *stream)
+{
+    const cuda_location place = {.type = to ? CUDA_LOCATION_DEVICE : CUDA_LOCATION_HOST,
+                                 .id = to ? to->handle : 0};
+    return cu.cuMemPrefetchAsync_v2 ? (int)cu.cuMemPrefetchAsync_v2(address(p), size_bytes, place, 0, stream)
+                                    : GPU_NOT_SUPPORTED;
+}
+
+static int advise(void *p, size_t size_bytes, berth_advice advice, const gpu_device *device)
+{
+    static const unsigned int values[] = {[BERTH_ADVICE_READ_MOSTLY] = CUDA_ADVISE_READ_MOSTLY,
+                                          [BERTH_ADVICE_KEEP_HERE] = CUDA_ADVISE_PREFER_LOCATION,
+                                          [BERTH_ADVICE_MAP_HERE] = CUDA_ADVISE_ACCESSED_BY};
+    const cuda_location place = {.type = CUDA_LOCATION_DEVICE, .id = device->handle};
+    return cu.cuMemAdvise_v2 ? (int)cu.cuMemAdvise_v2(address(p), size_bytes, values[advice], place)
+                             : GPU_NOT_SUPPORTED;
+}
+
+static int share(void *p, char bytes[64])
+{
+    cuda_shared_handle handle;
+    if (!cu.cuIpcGetMemHandle || !cu.cuIpcOpenMemHandle_v2 || !cu.cuIpcCloseMemHandle)
+        return GPU_NOT_SUPPORTED;
+    cuda_result code = cu.cuIpcGetMemHandle(&handle, address(p));
+    memcpy(bytes, handle.bytes, sizeof handle.bytes);
+    return (int)code;
+}
+
+static int open_shared(const char bytes[64], void **out)
+{
+    cuda_shared_handle handle;
+    cuda_pointer p = 0;
+    memcpy(handle.bytes, bytes, sizeof handle.bytes);
+    if (!cu.cuIpcOpenMemHandle_v2)
+        return GPU_NOT_SUPPORTED;
+    cuda_result code = cu.cuIpcOpenMemHandle_v2(&p, handle, CUDA_SHARED_LAZY_PEERS);
+    *out = pointer(p);
+    return (int)code;
+}
+
+static int close_shared(void *p)
+{
+    return cu.cuIpcCloseMemHandle ? (int)cu.cuIpcCloseMemHandle(address(p)) : GPU_NOT_SUPPORTED;
 }
 
 /* ---- Address space ------------------------------------------------------------------------------- */
@@ -200,7 +333,6 @@ static int unreserve(void *base, size_t size_bytes)
 static int map(gpu_device *device, void *p, size_t size_bytes)
 {
     cuda_properties properties = properties_of(device);
-    const cuda_access access = {properties.location, CUDA_ACCESS_READ_WRITE};
     unsigned long long handle = 0;
     cuda_result code =
         cu.cuMemCreate(&handle, size_bytes, (const struct CUmemAllocationProp_st *)(void *)&properties, 0);
@@ -208,13 +340,17 @@ static int map(gpu_device *device, void *p, size_t size_bytes)
         return (int)code;
     code = cu.cuMemMap(address(p), size_bytes, 0, handle, 0);
     (void)cu.cuMemRelease(handle);
-    if (code != GPU_SUCCESS)
-        return (int)code;
-    code = cu.cuMemSetAccess(address(p), size_bytes, (const struct CUmemAccessDesc_st *)(const void *)&access,
-                             1);
-    if (code != GPU_SUCCESS)
-        (void)cu.cuMemUnmap(address(p), size_bytes);
     return (int)code;
+}
+
+static int access_for(gpu_device *const *devices, size_t count, void *p, size_t size_bytes)
+{
+    cuda_access list[GPU_MOST_DEVICES];
+    for (size_t i = 0; i < count; i++)
+        list[i] =
+            (cuda_access){{.type = CUDA_LOCATION_DEVICE, .id = devices[i]->handle}, CUDA_ACCESS_READ_WRITE};
+    return (int)cu.cuMemSetAccess(address(p), size_bytes,
+                                  (const struct CUmemAccessDesc_st *)(const void *)list, count);
 }
 
 static int unmap(void *p, size_t size_bytes)
@@ -237,6 +373,25 @@ static int stream_destroy(void *stream)
     return (int)cu.cuStreamDestroy_v2(stream);
 }
 
+/* A stream of another context is of no use to ours. The per-thread stream means another stream on each thread. */
+static int stream_check(gpu_device *device, void *stream)
+{
+    struct CUctx_st *context = NULL, *ours = NULL;
+    cuda_result code = cu.cuStreamGetCtx ? cu.cuStreamGetCtx(stream, &context) : GPU_SUCCESS;
+    int known = context_of(device, &ours);
+    if (code != GPU_SUCCESS || known != GPU_SUCCESS || !cu.cuStreamGetCtx)
+        return code != GPU_SUCCESS ? (int)code : known;
+    return context == ours ? GPU_SUCCESS : GPU_INVALID_DEVICE;
+}
+
+static int stream_capturing(void *stream, bool *capturing)
+{
+    unsigned int status = 0;
+    cuda_result code = cu.cuStreamIsCapturing ? cu.cuStreamIsCapturing(stream, &status) : GPU_SUCCESS;
+    *capturing = status != 0;
+    return (int)code;
+}
+
 static int stream_query(void *stream)
 {
     return (int)cu.cuStreamQuery(stream);
@@ -257,10 +412,11 @@ static int stream_call(void *stream, void (*fn)(void *context), void *context)
     return (int)cu.cuLaunchHostFunc(stream, fn, context);
 }
 
+/* A thread that waits for it sleeps instead of spinning. */
 static int event_create(void **out)
 {
     struct CUevent_st *event = NULL;
-    cuda_result code = cu.cuEventCreate(&event, CUDA_EVENT_DISABLE_TIMING);
+    cuda_result code = cu.cuEventCreate(&event, CUDA_EVENT_DISABLE_TIMING | CUDA_EVENT_BLOCKING_SYNC);
     *out = event;
     return (int)code;
 }
@@ -291,6 +447,24 @@ const gpu_driver berth__cuda_driver = {
     .open = open,
     .enter = enter,
     .leave = leave,
+    .exchange_capture = exchange_capture,
+    .forget_error = forget_error,
+    .memory = memory,
+    .pool_create = pool_create,
+    .pool_trim = pool_trim,
+    .copy_peer = copy_peer,
+    .register_host = register_host,
+    .unregister_host = unregister_host,
+    .prefetch = prefetch,
+    .advise = advise,
+    .share = share,
+    .open_shared = open_shared,
+    .close_shared = close_shared,
+    .stream_check = stream_check,
+    .stream_capturing = stream_capturing,
+    .can_reach = can_reach,
+    .enable_peer = enable_peer,
+    .access = access_for,
     .words = words,
     .take = take,
     .give = give,

@@ -93,6 +93,11 @@ static berth_status find_device_or_stream(berth_device device, berth_stream *str
     return BERTH_OK;
 }
 
+berth_status berth__device_find(berth_device device, berth_stream *stream, const berth__device_ops **ops)
+{
+    return find_device_or_stream(device, stream, ops);
+}
+
 static berth_status check_range(const void *p, size_t size_bytes, const char *what)
 {
     if (!p)
@@ -103,10 +108,14 @@ static berth_status check_range(const void *p, size_t size_bytes, const char *wh
     return BERTH_OK;
 }
 
-static berth_status check_memory_kind(berth_memory_kind kind)
+static berth_status check_memory_kind(const berth__device_ops *ops, berth_memory_kind kind)
 {
     if (kind == BERTH_MEMORY_DEVICE || kind == BERTH_MEMORY_PINNED || kind == BERTH_MEMORY_MANAGED)
         return BERTH_OK;
+    if (kind == BERTH_MEMORY_WRITE_COMBINED)
+        return ops->write_combined
+                   ? BERTH_OK
+                   : berth__fail(BERTH_UNSUPPORTED, "a %s device has no write-combined memory", ops->name);
     return berth__fail(BERTH_INVALID_ARGUMENT, "there is no memory kind %d", (int)kind);
 }
 
@@ -175,7 +184,7 @@ berth_status berth_device_allocate(berth_device device, berth_memory_kind kind, 
     const berth__device_ops *ops;
     berth_status status = find_device_or_stream(device, stream, &ops);
     if (status == BERTH_OK)
-        status = check_memory_kind(kind);
+        status = check_memory_kind(ops, kind);
     if (status != BERTH_OK)
         return status;
     if (!berth__is_power_of_two(alignment) || alignment > BERTH__DEVICE_ALIGNMENT_MAX)
@@ -194,7 +203,7 @@ berth_status berth_device_release(berth_device device, berth_memory_kind kind, v
     const berth__device_ops *ops;
     berth_status status = find_device_or_stream(device, stream, &ops);
     if (status == BERTH_OK)
-        status = check_memory_kind(kind);
+        status = check_memory_kind(ops, kind);
     if (status != BERTH_OK || !p)
         return status;
     if (size_bytes == 0)

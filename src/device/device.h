@@ -56,6 +56,19 @@ typedef struct berth__device_ops {
     berth_status (*unreserve)(berth_device device, void *base, size_t size_bytes);
     berth_status (*map)(berth_device device, void *p, size_t size_bytes);
     berth_status (*unmap)(berth_device device, void *p, size_t size_bytes);
+    /* optional, each for itself */
+    berth_status (*copy_between)(berth_device to, void *dst, berth_device from, const void *src,
+                                 size_t size_bytes, berth_stream *stream);
+    berth_status (*memory)(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes);
+    berth_status (*register_host)(berth_device device, void *p, size_t size_bytes);
+    berth_status (*unregister_host)(berth_device device, void *p);
+    berth_status (*prefetch)(berth_device device, void *p, size_t size_bytes, bool to_host,
+                             berth_stream *stream);
+    berth_status (*advise)(berth_device device, void *p, size_t size_bytes, berth_advice advice);
+    berth_status (*share)(berth_device device, void *p, berth_shared_handle *out);
+    berth_status (*open_shared)(berth_device device, const berth_shared_handle *handle, void **out);
+    berth_status (*close_shared)(berth_device device, void *p);
+    bool write_combined; /* has memory of that kind */
     /* Whether a function run by stream_call may itself use the device (CUDA forbids it). */
     bool calls_may_use_device;
 } berth__device_ops;
@@ -69,6 +82,9 @@ extern const berth__device_ops berth__virtual_device_ops;
 
 /* The complete table of a kind, NULL for one that is unknown. One atomic load once the kind has been used. */
 const berth__device_ops *berth__device_ops_for(int32_t kind);
+
+/* The table of a device that exists, or of a stream's device; the words of the failure are kept. */
+berth_status berth__device_find(berth_device device, berth_stream *stream, const berth__device_ops **ops);
 
 /* The start of every backend's stream. */
 struct berth_stream {

@@ -99,6 +99,62 @@ static berth_status no_piece(berth_device device, void *p, size_t size_bytes)
     return absent(kind_name(device), "map memory in pieces");
 }
 
+static berth_status no_copy_between(berth_device to, void *dst, berth_device from, const void *src,
+                                    size_t size_bytes, berth_stream *stream)
+{
+    (void)dst, (void)from, (void)src, (void)size_bytes, (void)stream;
+    return absent(kind_name(to), "copy to or from another one by itself");
+}
+
+static berth_status no_memory(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    (void)free_bytes, (void)total_bytes;
+    return absent(kind_name(device), "say how much of its memory is free");
+}
+
+static berth_status no_unregister(berth_device device, void *p)
+{
+    (void)p;
+    return absent(kind_name(device), "register memory of the host");
+}
+
+static berth_status no_register(berth_device device, void *p, size_t size_bytes)
+{
+    (void)size_bytes;
+    return no_unregister(device, p);
+}
+
+static berth_status no_prefetch(berth_device device, void *p, size_t size_bytes, bool to_host,
+                                berth_stream *stream)
+{
+    (void)p, (void)size_bytes, (void)to_host, (void)stream;
+    return absent(kind_name(device), "move managed memory ahead of its use");
+}
+
+static berth_status no_advise(berth_device device, void *p, size_t size_bytes, berth_advice advice)
+{
+    (void)p, (void)size_bytes, (void)advice;
+    return absent(kind_name(device), "be told how managed memory is used");
+}
+
+static berth_status no_share(berth_device device, void *p, berth_shared_handle *out)
+{
+    (void)p, (void)out;
+    return absent(kind_name(device), "share memory with other processes");
+}
+
+static berth_status no_open_shared(berth_device device, const berth_shared_handle *handle, void **out)
+{
+    (void)handle, (void)out;
+    return absent(kind_name(device), "share memory with other processes");
+}
+
+static berth_status no_close_shared(berth_device device, void *p)
+{
+    (void)p;
+    return absent(kind_name(device), "share memory with other processes");
+}
+
 #define FILL(field, with)      \
     do {                       \
         if (!out->field)       \
@@ -131,5 +187,14 @@ bool berth__device_ops_complete(berth__device_ops *out, const berth__device_ops 
     FILL(unreserve, no_piece);
     FILL(map, no_piece);
     FILL(unmap, no_piece);
+    FILL(copy_between, no_copy_between);
+    FILL(memory, no_memory);
+    FILL(register_host, no_register);
+    FILL(unregister_host, no_unregister);
+    FILL(prefetch, no_prefetch);
+    FILL(advise, no_advise);
+    FILL(share, no_share);
+    FILL(open_shared, no_open_shared);
+    FILL(close_shared, no_close_shared);
     return true;
 }

@@ -1,28 +1,44 @@
-/* CUDA and HIP: their devices, what their errors mean to us, and the two tables. */
+/* CUDA and HIP: their devices, entering and leaving them, and the two tables. */
 #include "device/gpu.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_DEVICES = 64 };
-
 /* One of the two kinds: written once, by its loading. */
 typedef struct gpu_kind {
     const gpu_driver *driver;
     int32_t count;
     char why_none[320];
-    gpu_device devices[MOST_DEVICES];
+    gpu_device devices[GPU_MOST_DEVICES];
 } gpu_kind;
 
 static gpu_kind cuda = {.driver = &berth__cuda_driver}, hip = {.driver = &berth__hip_driver};
 
 /* ---- Devices ------------------------------------------------------------------------------------- */
 
-static void load(gpu_kind *kind)
+/* Neither driver survives a fork: the child's calls would fail, or hang in locks that nobody holds any more. */
+static void gpu_lose_all(gpu_kind *kind)
+{
+    for (int32_t i = 0; i < kind->count; i++)
+        atomic_store(&kind->devices[i].lost,
+                     "this process was forked from one that had loaded the driver: load it "
+                     "in the child only, or start the child with exec");
+}
+
+static _Atomic bool gpu_forked; /* we are the child */
+
+static void gpu_lose_in_child(void)
+{
+    atomic_store(&gpu_forked, true);
+    gpu_lose_all(&cuda);
+    gpu_lose_all(&hip);
+}
+
+static void gpu_load(gpu_kind *kind)
 {
     int found = kind->driver->load(kind->why_none, sizeof kind->why_none);
-    for (int32_t i = 0; i < found && i < MOST_DEVICES; i++) {
+    for (int32_t i = 0; i < found && i < GPU_MOST_DEVICES; i++) {
         gpu_device *device = &kind->devices[i];
         device->driver = kind->driver;
         device->ordinal = i;
@@ -31,27 +47,30 @@ static void load(gpu_kind *kind)
             /* Its ordinal stays, so that the others keep theirs; whatever is asked of it fails. */
             berth__log(BERTH_LOG_WARNING, "%s device %d cannot be used: %s", kind->driver->title, (int)i,
                        kind->driver->words(code));
-            atomic_store(&device->lost, true);
+            atomic_store(&device->lost_code, code);
+            atomic_store(&device->lost, "it could not be opened");
         }
     }
-    kind->count = found < MOST_DEVICES ? (int32_t)found : MOST_DEVICES;
+    kind->count = found < GPU_MOST_DEVICES ? (int32_t)found : GPU_MOST_DEVICES;
+    if (kind->count > 0)
+        (void)pthread_atfork(NULL, NULL, gpu_lose_in_child);
 }
 
-static void load_cuda(void)
+static void gpu_load_cuda(void)
 {
-    load(&cuda);
+    gpu_load(&cuda);
 }
 
-static void load_hip(void)
+static void gpu_load_hip(void)
 {
-    load(&hip);
+    gpu_load(&hip);
 }
 
 berth_status berth__gpu_count(berth_device_kind kind, int32_t *count)
 {
     static pthread_once_t cuda_loaded = PTHREAD_ONCE_INIT, hip_loaded = PTHREAD_ONCE_INIT;
     gpu_kind *of = kind == BERTH_DEVICE_CUDA ? &cuda : &hip;
-    pthread_once(of == &cuda ? &cuda_loaded : &hip_loaded, of == &cuda ? load_cuda : load_hip);
+    pthread_once(of == &cuda ? &cuda_loaded : &hip_loaded, of == &cuda ? gpu_load_cuda : gpu_load_hip);
     *count = of->count;
     if (BERTH_LIKELY(of->count > 0))
         return BERTH_OK;
@@ -63,13 +82,14 @@ gpu_device *berth__gpu_device(berth_device device)
     return device.kind == BERTH_DEVICE_CUDA ? &cuda.devices[device.ordinal] : &hip.devices[device.ordinal];
 }
 
-static berth_status describe(berth_device device, berth_device_info *info)
+static berth_status gpu_describe(berth_device device, berth_device_info *info)
 {
     gpu_device *gpu = berth__gpu_device(device);
     snprintf(info->name, sizeof info->name, "%s", gpu->name);
     snprintf(info->driver, sizeof info->driver, "%s", gpu->version);
     info->total_bytes = gpu->total_bytes;
-    info->memory_kinds = 1u << BERTH_MEMORY_DEVICE | 1u << BERTH_MEMORY_PINNED;
+    info->memory_kinds =
+        1u << BERTH_MEMORY_DEVICE | 1u << BERTH_MEMORY_PINNED | 1u << BERTH_MEMORY_WRITE_COMBINED;
     if (gpu->managed)
         info->memory_kinds |= 1u << BERTH_MEMORY_MANAGED;
     info->stream_ordered = gpu->stream_ordered;
@@ -77,14 +97,14 @@ static berth_status describe(berth_device device, berth_device_info *info)
     return BERTH_OK;
 }
 
-static berth_status native(berth_device device, void **out)
+static berth_status gpu_native(berth_device device, void **out)
 {
     gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    berth_status status = berth__gpu_enter(gpu, &before);
+    gpu_visit visit;
+    berth_status status = berth__gpu_enter(gpu, &visit);
     if (status != BERTH_OK)
         return status;
-    gpu->driver->leave(gpu, before);
+    berth__gpu_leave(gpu, &visit);
     *out = atomic_load(&gpu->context);
     if (*out)
         return BERTH_OK;
@@ -92,54 +112,69 @@ static berth_status native(berth_device device, void **out)
                        gpu->driver->title);
 }
 
-/* ---- Errors -------------------------------------------------------------------------------------- */
-
-/* Codes after which the device's context does nothing more, the same numbers in both drivers: memory errors
- * that the hardware reports, launches that broke it, a context that is gone, a driver that has left. */
-static bool is_lost(int code)
+size_t berth__gpu_peers(gpu_device *device, gpu_device *found[GPU_MOST_DEVICES])
 {
-    static const int codes[] = {
-        GPU_SHUTTING_DOWN, 46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
-    for (size_t i = 0; i < BERTH_COUNT_OF(codes); i++)
-        if (codes[i] == code)
-            return true;
-    return false;
-}
-
-berth_status berth__gpu_fail(gpu_device *device, int code, berth_status shortage, const char *what)
-{
-    const char *words = device->driver->words(code);
-    berth_status status = BERTH_DEVICE_ERROR;
-    if (code == GPU_OUT_OF_MEMORY) {
-        status = shortage;
-    } else if (code == GPU_NOT_SUPPORTED) {
-        status = BERTH_UNSUPPORTED;
-    } else if (is_lost(code)) {
-        status = BERTH_DEVICE_LOST;
-        if (!atomic_exchange(&device->lost, true) && code != GPU_SHUTTING_DOWN)
-            berth__log(BERTH_LOG_ERROR, "%s device %d is lost (%s): everything on it fails from now on",
-                       device->driver->title, (int)device->ordinal, words);
+    gpu_kind *kind = device->driver == cuda.driver ? &cuda : &hip;
+    size_t count = 0;
+    found[count++] = device;
+    for (int32_t i = 0; i < kind->count; i++) {
+        gpu_device *other = &kind->devices[i];
+        if (other != device && !atomic_load(&other->lost) && device->driver->can_reach(other, device))
+            found[count++] = other;
     }
-    return berth__fail_driver(status, code, words, "%s device %d: %s failed: %s", device->driver->title,
-                              (int)device->ordinal, what, words);
+    return count;
 }
+
+/* ---- Coming and going ---------------------------------------------------------------------------- */
 
 berth_status berth__gpu_alive(gpu_device *device)
 {
-    if (BERTH_LIKELY(!atomic_load_explicit(&device->lost, memory_order_relaxed)))
+    const char *why = atomic_load_explicit(&device->lost, memory_order_acquire);
+    if (BERTH_LIKELY(!why))
         return BERTH_OK;
-    return berth__fail(BERTH_DEVICE_LOST, "%s device %d was lost earlier", device->driver->title,
-                       (int)device->ordinal);
+    return berth__fail_driver(BERTH_DEVICE_LOST, atomic_load(&device->lost_code), why,
+                              "%s device %d is lost: %s", device->driver->title, (int)device->ordinal, why);
 }
 
-berth_status berth__gpu_enter(gpu_device *device, uintptr_t *before)
+static int gpu_come_in(gpu_device *device, gpu_visit *visit)
+{
+    int code = device->driver->enter(device, &visit->before);
+    if (code != GPU_SUCCESS)
+        return code;
+    /* A graph that somebody captures would take our allocations and questions for its own and break. Ours are not:
+     * the driver need not look after them. */
+    visit->capture = GPU_CAPTURE_RELAXED;
+    device->driver->exchange_capture(&visit->capture);
+    return GPU_SUCCESS;
+}
+
+berth_status berth__gpu_enter(gpu_device *device, gpu_visit *visit)
 {
     berth_status status = berth__gpu_alive(device);
     if (status != BERTH_OK)
         return status;
-    int code = device->driver->enter(device, before);
-    return code == GPU_SUCCESS ? BERTH_OK
-                               : berth__gpu_fail(device, code, BERTH_OUT_OF_HOST_MEMORY, "making it current");
+    int code = gpu_come_in(device, visit);
+    return code == GPU_SUCCESS
+               ? BERTH_OK
+               : berth__gpu_fail(device, code, BERTH_OUT_OF_DEVICE_MEMORY, "making it current");
+}
+
+bool berth__gpu_enter_to_destroy(gpu_device *device, gpu_visit *visit)
+{
+    if (atomic_load(&gpu_forked))
+        return false;
+    if (gpu_come_in(device, visit) == GPU_SUCCESS)
+        return true;
+    device->driver->forget_error();
+    return false;
+}
+
+void berth__gpu_leave(gpu_device *device, const gpu_visit *visit)
+{
+    unsigned int mode = visit->capture;
+    if (mode != GPU_CAPTURE_RELAXED)
+        device->driver->exchange_capture(&mode);
+    device->driver->leave(device, visit->before);
 }
 
 int berth__gpu_own_stream(gpu_device *device, void **out)
@@ -162,8 +197,8 @@ int berth__gpu_own_stream(gpu_device *device, void **out)
 /* ---- The tables ---------------------------------------------------------------------------------- */
 
 #define GPU_OPERATIONS                                                                                       \
-    .struct_size = sizeof(berth__device_ops), .count = berth__gpu_count, .describe = describe,               \
-    .native = native, .allocate = berth__gpu_allocate, .release = berth__gpu_release,                        \
+    .struct_size = sizeof(berth__device_ops), .count = berth__gpu_count, .describe = gpu_describe,           \
+    .native = gpu_native, .allocate = berth__gpu_allocate, .release = berth__gpu_release,                    \
     .copy = berth__gpu_copy, .zero = berth__gpu_zero, .stream_create = berth__gpu_stream_create,             \
     .stream_wrap = berth__gpu_stream_wrap, .stream_native = berth__gpu_stream_native,                        \
     .stream_destroy = berth__gpu_stream_destroy, .stream_query = berth__gpu_stream_query,                    \
@@ -172,7 +207,11 @@ int berth__gpu_own_stream(gpu_device *device, void **out)
     .event_record = berth__gpu_event_record, .event_query = berth__gpu_event_query,                          \
     .event_wait = berth__gpu_event_wait, .event_destroy = berth__gpu_event_destroy,                          \
     .granularity = berth__gpu_granularity, .reserve = berth__gpu_reserve, .unreserve = berth__gpu_unreserve, \
-    .map = berth__gpu_map, .unmap = berth__gpu_unmap, .calls_may_use_device = false
+    .map = berth__gpu_map, .unmap = berth__gpu_unmap, .copy_between = berth__gpu_copy_between,               \
+    .memory = berth__gpu_memory, .register_host = berth__gpu_register_host,                                  \
+    .unregister_host = berth__gpu_unregister_host, .prefetch = berth__gpu_prefetch,                          \
+    .advise = berth__gpu_advise, .share = berth__gpu_share, .open_shared = berth__gpu_open_shared,           \
+    .close_shared = berth__gpu_close_shared, .write_combined = true, .calls_may_use_device = false
 
 const berth__device_ops berth__cuda_device_ops = {.name = "cuda", GPU_OPERATIONS};
 const berth__device_ops berth__hip_device_ops = {.name = "hip", GPU_OPERATIONS};

@@ -1,36 +1,88 @@
-/* Memory of CUDA and HIP devices: blocks of three kinds, copies, fills, and address space in pieces. */
+/* Memory of CUDA and HIP devices: blocks of every kind, copies and fills. */
 #include "device/gpu.h"
 
 #include <string.h>
 
 /* ---- Blocks -------------------------------------------------------------------------------------- */
 
-static int take(gpu_device *device, berth_memory_kind kind, size_t size_bytes, const gpu_stream *stream,
-                void **out)
+static int gpu_take_here(gpu_device *device, berth_memory_kind kind, size_t size_bytes, void **out)
 {
     const gpu_driver *driver = device->driver;
     switch (kind) {
     case BERTH_MEMORY_PINNED:
-        return driver->take_pinned(size_bytes, out);
+    case BERTH_MEMORY_WRITE_COMBINED:
+        return driver->take_pinned(size_bytes, kind == BERTH_MEMORY_WRITE_COMBINED, out);
     case BERTH_MEMORY_MANAGED:
         return device->managed ? driver->take_managed(size_bytes, out) : GPU_NOT_SUPPORTED;
     default:
-        return stream ? driver->take_async(size_bytes, stream->native, out) : driver->take(size_bytes, out);
+        return driver->take(size_bytes, out);
     }
 }
 
-static int give(gpu_device *device, berth_memory_kind kind, void *raw)
+/* The pool behind stream-ordered memory, made on first use. The device is current. */
+static int gpu_pool(gpu_device *device, void **out)
 {
-    return kind == BERTH_MEMORY_PINNED ? device->driver->give_pinned(raw) : device->driver->give(raw);
+    *out = atomic_load_explicit(&device->pool, memory_order_acquire);
+    if (BERTH_LIKELY(*out != NULL))
+        return GPU_SUCCESS;
+    int code = device->driver->pool_create(device, out);
+    void *other = NULL;
+    if (code == GPU_SUCCESS && !atomic_compare_exchange_strong(&device->pool, &other, *out))
+        *out = other; /* another thread's; ours is empty, and costs nothing while it is */
+    return code;
+}
+
+/* What freed stream-ordered blocks keep goes back to the device; those that their stream has not passed only once it
+ * has. */
+static bool gpu_trim_pool(gpu_device *device, const gpu_stream *stream)
+{
+    void *pool = atomic_load_explicit(&device->pool, memory_order_acquire);
+    if (!pool)
+        return false;
+    if (stream)
+        (void)device->driver->stream_synchronize(stream->native);
+    return device->driver->pool_trim(pool) == GPU_SUCCESS;
+}
+
+static int gpu_take_on(gpu_device *device, size_t size_bytes, const gpu_stream *stream, void **out)
+{
+    void *pool = NULL;
+    int code = gpu_pool(device, &pool);
+    if (code == GPU_SUCCESS)
+        code = device->driver->take_async(size_bytes, pool, stream->native, out);
+    return code;
+}
+
+static int gpu_take(gpu_device *device, berth_memory_kind kind, size_t size_bytes, const gpu_stream *stream,
+                    void **out)
+{
+    int code = GPU_OUT_OF_MEMORY;
+    for (int turn = 0; turn < 3 && code == GPU_OUT_OF_MEMORY; turn++) {
+        if (turn > 0 && !gpu_trim_pool(device, turn > 1 ? stream : NULL))
+            break;
+        code = stream ? gpu_take_on(device, size_bytes, stream, out)
+                      : gpu_take_here(device, kind, size_bytes, out);
+    }
+    return code;
+}
+
+static bool is_pinned(berth_memory_kind kind)
+{
+    return kind == BERTH_MEMORY_PINNED || kind == BERTH_MEMORY_WRITE_COMBINED;
+}
+
+static int gpu_give(gpu_device *device, berth_memory_kind kind, void *raw)
+{
+    return is_pinned(kind) ? device->driver->give_pinned(raw) : device->driver->give(raw);
 }
 
 static berth_status fail_memory(gpu_device *device, int code, berth_memory_kind kind, size_t size_bytes)
 {
-    berth_status shortage =
-        kind == BERTH_MEMORY_PINNED ? BERTH_OUT_OF_HOST_MEMORY : BERTH_OUT_OF_DEVICE_MEMORY;
+    berth_status shortage = is_pinned(kind) ? BERTH_OUT_OF_HOST_MEMORY : BERTH_OUT_OF_DEVICE_MEMORY;
     if (code != GPU_OUT_OF_MEMORY)
         return berth__gpu_fail(device, code, shortage, "allocating memory");
     const char *words = device->driver->words(code);
+    device->driver->forget_error();
     return berth__fail_driver(shortage, code, words, "%s device %d has no %zu bytes: %s",
                               device->driver->title, (int)device->ordinal, size_bytes, words);
 }
@@ -47,27 +99,49 @@ static bool remember(gpu_device *device, void *p, void *raw, bool async)
     return false;
 }
 
-static berth_status allocate_here(gpu_device *device, berth_memory_kind kind, size_t size_bytes,
-                                  size_t alignment, const gpu_stream *stream, void **out)
+/* Takes the block and says whether it is a stream-ordered one. */
+static int gpu_take_any(gpu_device *device, berth_memory_kind kind, size_t size_bytes,
+                        const gpu_stream *stream, bool *async, void **out)
 {
-    const gpu_stream *order = kind == BERTH_MEMORY_DEVICE && device->stream_ordered ? stream : NULL;
+    bool capturing = false;
+    *async = kind == BERTH_MEMORY_DEVICE && device->stream_ordered && stream;
+    if (*async && device->driver->stream_capturing(stream->native, &capturing) == GPU_SUCCESS && capturing)
+        *async = false; /* it would belong to the graph, and be gone when that is */
+    int code = gpu_take(device, kind, size_bytes, *async ? stream : NULL, out);
+    if (code == GPU_NOT_SUPPORTED && *async) { /* the driver has the function, the device has not the means */
+        device->driver->forget_error();
+        device->stream_ordered = false;
+        *async = false;
+        code = gpu_take(device, kind, size_bytes, NULL, out);
+    }
+    return code;
+}
+
+static void gpu_give_any(gpu_device *device, berth_memory_kind kind, void *raw, bool async,
+                         const gpu_stream *stream)
+{
+    if (async)
+        (void)device->driver->give_async(raw, stream->native);
+    else
+        (void)gpu_give(device, kind, raw);
+}
+
+static berth_status gpu_allocate_here(gpu_device *device, berth_memory_kind kind, size_t size_bytes,
+                                      size_t alignment, const gpu_stream *stream, void **out)
+{
     size_t whole = alignment > GPU_ALIGNMENT ? size_bytes + alignment : size_bytes;
     void *raw = NULL;
-    int code = take(device, kind, whole, order, &raw);
-    if (code == GPU_NOT_SUPPORTED && order) { /* the driver has the function, the device has not the means */
-        device->stream_ordered = false;
-        order = NULL;
-        code = take(device, kind, whole, NULL, &raw);
-    }
+    bool async = false;
+    int code = gpu_take_any(device, kind, whole, stream, &async, &raw);
     if (code == GPU_SUCCESS && alignment <= GPU_ALIGNMENT && (uintptr_t)raw % alignment != 0) {
-        (void)give(device, kind, raw); /* a driver that aligns less than documented */
-        code = take(device, kind, size_bytes + alignment, order, &raw);
+        gpu_give_any(device, kind, raw, async, stream); /* a driver that aligns less than documented */
+        code = gpu_take_any(device, kind, size_bytes + alignment, stream, &async, &raw);
     }
     if (code != GPU_SUCCESS)
         return fail_memory(device, code, kind, size_bytes);
     void *p = (char *)raw + (berth__align_up((uintptr_t)raw, alignment) - (uintptr_t)raw);
-    if (!remember(device, p, raw, order != NULL)) {
-        (void)give(device, kind, raw);
+    if (!remember(device, p, raw, async)) {
+        gpu_give_any(device, kind, raw, async, stream);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to remember where a block begins");
     }
     *out = p;
@@ -78,13 +152,33 @@ berth_status berth__gpu_allocate(berth_device device, berth_memory_kind kind, si
                                  size_t alignment, berth_stream *stream, void **out)
 {
     gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    berth_status status = berth__gpu_enter(gpu, &before);
+    gpu_visit visit;
+    berth_status status = berth__gpu_enter(gpu, &visit);
     if (status != BERTH_OK)
         return status;
-    status = allocate_here(gpu, kind, size_bytes, alignment, (gpu_stream *)stream, out);
-    gpu->driver->leave(gpu, before);
+    status = gpu_allocate_here(gpu, kind, size_bytes, alignment, (gpu_stream *)stream, out);
+    berth__gpu_leave(gpu, &visit);
     return status;
+}
+
+/* The device is current. A block that is not of the kind that goes in its turn waits for its turn. */
+static berth_status gpu_release_here(gpu_device *gpu, berth_memory_kind kind, void *raw, bool async,
+                                     const gpu_stream *stream)
+{
+    berth_status status = stream ? berth__gpu_not_captured(stream, "freeing memory on it") : BERTH_OK;
+    if (status != BERTH_OK)
+        return status;
+    int code = GPU_SUCCESS;
+    if (stream && async) {
+        code = gpu->driver->give_async(raw, stream->native);
+    } else {
+        if (stream)
+            code = gpu->driver->stream_synchronize(stream->native);
+        if (code == GPU_SUCCESS)
+            code = gpu_give(gpu, kind, raw);
+    }
+    return code == GPU_SUCCESS ? BERTH_OK
+                               : berth__gpu_fail(gpu, code, BERTH_OUT_OF_HOST_MEMORY, "freeing a block");
 }
 
 berth_status berth__gpu_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
@@ -92,26 +186,21 @@ berth_status berth__gpu_release(berth_device device, berth_memory_kind kind, voi
 {
     (void)size_bytes;
     gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
+    gpu_visit visit;
     void *raw = berth__pointers_take(&gpu->raw_blocks, p, BERTH__RANK_DEVICE);
     if (!raw)
         raw = p;
     bool async = berth__pointers_take(&gpu->async_blocks, raw, BERTH__RANK_DEVICE) != NULL;
-    berth_status status = berth__gpu_enter(gpu, &before);
-    if (status != BERTH_OK)
-        return status;
-    int code = GPU_SUCCESS;
-    if (stream && async) {
-        code = gpu->driver->give_async(raw, ((gpu_stream *)stream)->native);
-    } else {
-        if (stream) /* the block is not of the kind that goes in its turn: wait for its turn */
-            code = gpu->driver->stream_synchronize(((gpu_stream *)stream)->native);
-        if (code == GPU_SUCCESS)
-            code = give(gpu, kind, raw);
+    berth_status status = berth__gpu_enter(gpu, &visit);
+    if (status == BERTH_OK) {
+        status = gpu_release_here(gpu, kind, raw, async, (gpu_stream *)stream);
+        berth__gpu_leave(gpu, &visit);
     }
-    gpu->driver->leave(gpu, before);
-    return code == GPU_SUCCESS ? BERTH_OK
-                               : berth__gpu_fail(gpu, code, BERTH_OUT_OF_HOST_MEMORY, "freeing a block");
+    /* What the driver did not take is still the caller's, who may try again. */
+    if (status != BERTH_OK && status != BERTH_DEVICE_LOST && !remember(gpu, p, raw, async))
+        berth__log(BERTH_LOG_ERROR, "a block at %p could not be freed and is lost: %s", p,
+                   berth_last_error()->message);
+    return status;
 }
 
 /* ---- Copies and fills ---------------------------------------------------------------------------- */
@@ -122,189 +211,127 @@ static bool overlaps(const void *a, const void *b, size_t size_bytes)
     return x < y ? y - x < size_bytes : x - y < size_bytes;
 }
 
-/* The drivers do not promise anything for overlapping copies: through a block between. */
-static int copy_overlapping(gpu_device *device, void *dst, const void *src, size_t size_bytes, void *stream)
+/* The drivers do not promise anything for overlapping copies: through a block between. Stream-ordered where that is
+ * possible; else the stream is waited for, since the block must not go before. */
+static int copy_overlapping(gpu_device *device, void *dst, const void *src, size_t size_bytes,
+                            const gpu_stream *stream)
 {
     const gpu_driver *driver = device->driver;
     void *between = NULL;
-    int code = device->stream_ordered ? driver->take_async(size_bytes, stream, &between)
-                                      : driver->take(size_bytes, &between);
+    bool async = false;
+    int code = gpu_take_any(device, BERTH_MEMORY_DEVICE, size_bytes, stream, &async, &between);
     if (code != GPU_SUCCESS)
         return code;
-    code = driver->copy(between, src, size_bytes, stream);
+    code = driver->copy(between, src, size_bytes, stream->native);
     if (code == GPU_SUCCESS)
-        code = driver->copy(dst, between, size_bytes, stream);
-    if (device->stream_ordered) {
-        int freed = driver->give_async(between, stream);
+        code = driver->copy(dst, between, size_bytes, stream->native);
+    if (async) {
+        int freed = driver->give_async(between, stream->native);
         return code == GPU_SUCCESS ? freed : code;
     }
-    int waited = driver->stream_synchronize(stream);
-    (void)driver->give(between);
+    int waited = driver->stream_synchronize(stream->native);
+    if (waited == GPU_SUCCESS) /* else the copy may still run: better lost than overwritten */
+        (void)driver->give(between);
     return code == GPU_SUCCESS ? waited : code;
 }
 
-/* With the device current: enqueues on the stream, or on our own and waits for that. */
-static int copy_here(gpu_device *device, void *dst, const void *src, size_t size_bytes, gpu_stream *stream)
+/* The stream for the work: the caller's, or our own in `own`. The device is current. */
+static int gpu_stream_for(gpu_device *device, berth_stream *stream, gpu_stream *own, const gpu_stream **out)
 {
-    void *native = stream ? stream->native : NULL;
-    int code = stream ? GPU_SUCCESS : berth__gpu_own_stream(device, &native);
+    *out = (gpu_stream *)stream;
+    if (stream)
+        return GPU_SUCCESS;
+    *own = (gpu_stream){.device = device};
+    *out = own;
+    return berth__gpu_own_stream(device, &own->native);
+}
+
+/* With the device current: enqueues on the stream, or on our own and waits for that. */
+static int copy_here(gpu_device *device, void *dst, const void *src, size_t size_bytes, berth_stream *stream)
+{
+    gpu_stream own;
+    const gpu_stream *on = NULL;
+    int code = gpu_stream_for(device, stream, &own, &on);
     if (code == GPU_SUCCESS)
         code = BERTH_UNLIKELY(overlaps(dst, src, size_bytes))
-                   ? copy_overlapping(device, dst, src, size_bytes, native)
-                   : device->driver->copy(dst, src, size_bytes, native);
-    return code == GPU_SUCCESS && !stream ? device->driver->stream_synchronize(native) : code;
+                   ? copy_overlapping(device, dst, src, size_bytes, on)
+                   : device->driver->copy(dst, src, size_bytes, on->native);
+    return code == GPU_SUCCESS && !stream ? device->driver->stream_synchronize(on->native) : code;
 }
 
 berth_status berth__gpu_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
                              berth_copy_kind kind, berth_stream *stream)
 {
     gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
+    gpu_visit visit;
     if (kind == BERTH_COPY_HOST_TO_HOST && !stream) {
         memmove(dst, src, size_bytes);
         return BERTH_OK;
     }
-    berth_status status = berth__gpu_enter(gpu, &before);
+    berth_status status = berth__gpu_enter(gpu, &visit);
     if (status != BERTH_OK)
         return status;
-    int code = copy_here(gpu, dst, src, size_bytes, (gpu_stream *)stream);
-    gpu->driver->leave(gpu, before);
+    int code = copy_here(gpu, dst, src, size_bytes, stream);
+    berth__gpu_leave(gpu, &visit);
     return code == GPU_SUCCESS ? BERTH_OK : berth__gpu_fail(gpu, code, BERTH_OUT_OF_DEVICE_MEMORY, "a copy");
+}
+
+/* Asked for once a pair; a copy works without it, only slower. The device is current. */
+static void gpu_ask_for_peer(gpu_device *device, gpu_device *peer)
+{
+    uint64_t bit = (uint64_t)1 << peer->ordinal;
+    if (atomic_fetch_or(&device->peers_asked, bit) & bit || !device->driver->can_reach(device, peer))
+        return;
+    int code = device->driver->enable_peer(peer);
+    if (code == GPU_SUCCESS)
+        return;
+    device->driver->forget_error();
+    if (code != GPU_PEER_ALREADY_ENABLED)
+        berth__log(BERTH_LOG_INFO, "%s device %d cannot be let at the memory of device %d: %s",
+                   device->driver->title, (int)device->ordinal, (int)peer->ordinal,
+                   device->driver->words(code));
+}
+
+berth_status berth__gpu_copy_between(berth_device to, void *dst, berth_device from, const void *src,
+                                     size_t size_bytes, berth_stream *stream)
+{
+    gpu_device *there = berth__gpu_device(to), *here = berth__gpu_device(from);
+    gpu_device *doer = stream ? ((gpu_stream *)stream)->device : there, *peer = doer == there ? here : there;
+    gpu_stream own;
+    const gpu_stream *on = NULL;
+    gpu_visit visit;
+    berth_status status = berth__gpu_alive(peer);
+    if (status == BERTH_OK)
+        status = berth__gpu_enter(doer, &visit);
+    if (status != BERTH_OK)
+        return status;
+    gpu_ask_for_peer(doer, peer);
+    int code = gpu_stream_for(doer, stream, &own, &on);
+    if (code == GPU_SUCCESS)
+        code = doer->driver->copy_peer(dst, there, src, here, size_bytes, on->native);
+    if (code == GPU_SUCCESS && !stream)
+        code = doer->driver->stream_synchronize(on->native);
+    berth__gpu_leave(doer, &visit);
+    return code == GPU_SUCCESS
+               ? BERTH_OK
+               : berth__gpu_fail(doer, code, BERTH_OUT_OF_DEVICE_MEMORY, "a copy between two devices");
 }
 
 berth_status berth__gpu_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream)
 {
     gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    berth_status status = berth__gpu_enter(gpu, &before);
+    gpu_stream own;
+    const gpu_stream *on = NULL;
+    gpu_visit visit;
+    berth_status status = berth__gpu_enter(gpu, &visit);
     if (status != BERTH_OK)
         return status;
-    void *native = stream ? ((gpu_stream *)stream)->native : NULL;
-    int code = stream ? GPU_SUCCESS : berth__gpu_own_stream(gpu, &native);
+    int code = gpu_stream_for(gpu, stream, &own, &on);
     if (code == GPU_SUCCESS)
-        code = gpu->driver->zero(dst, size_bytes, native);
+        code = gpu->driver->zero(dst, size_bytes, on->native);
     if (code == GPU_SUCCESS && !stream)
-        code = gpu->driver->stream_synchronize(native);
-    gpu->driver->leave(gpu, before);
+        code = gpu->driver->stream_synchronize(on->native);
+    berth__gpu_leave(gpu, &visit);
     return code == GPU_SUCCESS ? BERTH_OK
                                : berth__gpu_fail(gpu, code, BERTH_OUT_OF_DEVICE_MEMORY, "filling with zero");
-}
-
-/* ---- Address space ------------------------------------------------------------------------------- */
-
-/* BERTH_OK with the device current, or why not. */
-static berth_status enter_for_pieces(gpu_device *device, uintptr_t *before)
-{
-    if (!device->pieces)
-        return berth__fail(BERTH_UNSUPPORTED, "%s device %d, or its driver, cannot map memory in pieces",
-                           device->driver->title, (int)device->ordinal);
-    return berth__gpu_enter(device, before);
-}
-
-static berth_status leave_with(gpu_device *device, uintptr_t before, int code, const char *what)
-{
-    device->driver->leave(device, before);
-    return code == GPU_SUCCESS ? BERTH_OK : berth__gpu_fail(device, code, BERTH_OUT_OF_DEVICE_MEMORY, what);
-}
-
-/* Asked once; the device is current. */
-static int granularity_of(gpu_device *device, size_t *out)
-{
-    int code = GPU_SUCCESS;
-    *out = atomic_load_explicit(&device->granularity, memory_order_relaxed);
-    if (*out == 0) {
-        code = device->driver->granularity(device, out);
-        if (code == GPU_SUCCESS)
-            atomic_store_explicit(&device->granularity, *out, memory_order_relaxed);
-    }
-    return code;
-}
-
-berth_status berth__gpu_granularity(berth_device device, size_t *out)
-{
-    gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    *out = atomic_load_explicit(&gpu->granularity, memory_order_relaxed);
-    if (*out > 0)
-        return BERTH_OK;
-    berth_status status = enter_for_pieces(gpu, &before);
-    if (status != BERTH_OK)
-        return status;
-    return leave_with(gpu, before, granularity_of(gpu, out), "asking for the size of pieces");
-}
-
-berth_status berth__gpu_reserve(berth_device device, size_t size_bytes, void **out)
-{
-    gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    size_t granularity = 0;
-    berth_status status = enter_for_pieces(gpu, &before);
-    if (status != BERTH_OK)
-        return status;
-    int code = granularity_of(gpu, &granularity);
-    if (code == GPU_SUCCESS)
-        code = gpu->driver->reserve(size_bytes, granularity, out);
-    return leave_with(gpu, before, code, "reserving address space");
-}
-
-berth_status berth__gpu_unreserve(berth_device device, void *base, size_t size_bytes)
-{
-    gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    berth_status status = enter_for_pieces(gpu, &before);
-    if (status != BERTH_OK)
-        return status;
-    return leave_with(gpu, before, gpu->driver->unreserve(base, size_bytes), "giving address space back");
-}
-
-/* The drivers unmap only what one call has mapped. We map granule by granule, so that any run of them can go.
- */
-static int unmap_granules(gpu_device *device, char *p, size_t size_bytes, size_t granularity)
-{
-    int worst = GPU_SUCCESS;
-    for (size_t done = 0; done < size_bytes; done += granularity) {
-        int code = device->driver->unmap(p + done, granularity);
-        worst = worst == GPU_SUCCESS ? code : worst;
-    }
-    return worst;
-}
-
-static int map_granules(gpu_device *device, char *p, size_t size_bytes, size_t granularity)
-{
-    for (size_t done = 0; done < size_bytes; done += granularity) {
-        int code = device->driver->map(device, p + done, granularity);
-        if (code != GPU_SUCCESS) {
-            (void)unmap_granules(device, p, done, granularity);
-            return code;
-        }
-    }
-    return GPU_SUCCESS;
-}
-
-berth_status berth__gpu_map(berth_device device, void *p, size_t size_bytes)
-{
-    gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    size_t granularity = 0;
-    berth_status status = enter_for_pieces(gpu, &before);
-    if (status != BERTH_OK)
-        return status;
-    int code = granularity_of(gpu, &granularity);
-    if (code == GPU_SUCCESS)
-        code = map_granules(gpu, p, size_bytes, granularity);
-    return leave_with(gpu, before, code, "mapping memory");
-}
-
-berth_status berth__gpu_unmap(berth_device device, void *p, size_t size_bytes)
-{
-    gpu_device *gpu = berth__gpu_device(device);
-    uintptr_t before;
-    size_t granularity = 0;
-    berth_status status = enter_for_pieces(gpu, &before);
-    if (status != BERTH_OK)
-        return status;
-    int code = granularity_of(gpu, &granularity);
-    if (code == GPU_SUCCESS)
-        code = unmap_granules(gpu, p, size_bytes, granularity);
-    return leave_with(gpu, before, code, "unmapping memory");
 }

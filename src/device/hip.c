@@ -11,7 +11,7 @@ static hip_functions hip; /* filled once, by load */
 #define NEED_required false
 #define NEED_optional true
 #define SYMBOL(need, result, name, parameters) {#name, offsetof(hip_functions, name), NEED_##need},
-static const berth__symbol symbols[] = {HIP_FUNCTIONS(SYMBOL)};
+static const berth__symbol symbols[] = {HIP_FUNCTIONS(SYMBOL) HIP_LATER_FUNCTIONS(SYMBOL)};
 #undef SYMBOL
 
 /* ---- Devices ------------------------------------------------------------------------------------- */
@@ -24,8 +24,13 @@ static const char *words(int code)
 
 static int load(char *why, size_t why_bytes)
 {
-    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
-                                        "libamdhip64.so", NULL};
+    static const char *const names[] = {
+        "libamdhip64.so.7",
+        "libamdhip64.so.6",
+        "libamdhip64.so.5",
+        "libamdhip64.so",
+        "/opt/rocm/lib/libamdhip64.so", /* where the loader is not told to look */
+        NULL};
     char reason[200] = "";
     int count = 0;
     void *library = berth__library_open("BERTH_HIP_LIBRARY", names, reason, sizeof reason);
@@ -62,7 +67,8 @@ static int open(gpu_device *device)
     /* Attributes have other numbers from version to version: a function that is there is tried, and its
      * answer "not supported" is taken for one. */
     device->managed = hip.hipMallocManaged != NULL;
-    device->stream_ordered = hip.hipMallocAsync && hip.hipFreeAsync;
+    device->stream_ordered = hip.hipMemPoolCreate && hip.hipMemPoolSetAttribute && hip.hipMemPoolTrimTo &&
+                             hip.hipMallocFromPoolAsync && hip.hipFreeAsync;
     device->pieces = version >= HIP_VERSION_OF_PIECES && hip.hipMemAddressReserve && hip.hipMemAddressFree &&
                      hip.hipMemCreate && hip.hipMemRelease && hip.hipMemMap && hip.hipMemUnmap &&
                      hip.hipMemSetAccess && hip.hipMemGetAllocationGranularity;
@@ -89,6 +95,33 @@ static void leave(gpu_device *device, uintptr_t before)
         (void)hip.hipSetDevice((int)(before - 1));
 }
 
+static void exchange_capture(unsigned int *mode)
+{
+    if (!hip.hipThreadExchangeStreamCaptureMode ||
+        hip.hipThreadExchangeStreamCaptureMode(mode) != GPU_SUCCESS)
+        *mode = HIP_CAPTURE_RELAXED; /* nothing to put back */
+}
+
+/* The runtime keeps each thread's last failure until somebody asks for it, and programs ask after launching kernels:
+ * ours must not be what they find. */
+static void forget_error(void)
+{
+    (void)hip.hipGetLastError();
+}
+
+static bool can_reach(const gpu_device *device, const gpu_device *peer)
+{
+    int can = 0;
+    return hip.hipDeviceCanAccessPeer &&
+           hip.hipDeviceCanAccessPeer(&can, device->handle, peer->handle) == GPU_SUCCESS && can != 0;
+}
+
+static int enable_peer(gpu_device *peer)
+{
+    return hip.hipDeviceEnablePeerAccess ? (int)hip.hipDeviceEnablePeerAccess(peer->handle, 0)
+                                         : GPU_NOT_SUPPORTED;
+}
+
 /* ---- Memory -------------------------------------------------------------------------------------- */
 
 static int take(size_t size_bytes, void **out)
@@ -101,9 +134,15 @@ static int give(void *p)
     return (int)hip.hipFree(p);
 }
 
-static int take_pinned(size_t size_bytes, void **out)
+static int memory(size_t *free_bytes, size_t *total_bytes)
 {
-    return (int)hip.hipHostMalloc(out, size_bytes, HIP_HOST_PORTABLE);
+    return hip.hipMemGetInfo ? (int)hip.hipMemGetInfo(free_bytes, total_bytes) : GPU_NOT_SUPPORTED;
+}
+
+static int take_pinned(size_t size_bytes, bool write_combined, void **out)
+{
+    unsigned int flags = HIP_HOST_PORTABLE | (write_combined ? HIP_HOST_WRITE_COMBINED : 0u);
+    return (int)hip.hipHostMalloc(out, size_bytes, flags);
 }
 
 static int give_pinned(void *p)
@@ -116,9 +155,28 @@ static int take_managed(size_t size_bytes, void **out)
     return (int)hip.hipMallocManaged(out, size_bytes, HIP_ATTACH_GLOBAL);
 }
 
-static int take_async(size_t size_bytes, void *stream, void **out)
+/* A pool of our own that keeps what is freed until it is trimmed; see cuda.c. */
+static int pool_create(gpu_device *device, void **out)
 {
-    return (int)hip.hipMallocAsync(out, size_bytes, stream);
+    const hip_pool_properties properties = {.type = HIP_ALLOCATION_PINNED,
+                                            .location = {.type = HIP_LOCATION_DEVICE, .id = device->handle}};
+    uint64_t keep_bytes = UINT64_MAX;
+    struct ihipMemPoolHandle_t *pool = NULL;
+    hip_result code = hip.hipMemPoolCreate(&pool, (const struct hipMemPoolProps *)(const void *)&properties);
+    if (code == GPU_SUCCESS)
+        (void)hip.hipMemPoolSetAttribute(pool, HIP_POOL_RELEASE_THRESHOLD, &keep_bytes);
+    *out = pool;
+    return (int)code;
+}
+
+static int pool_trim(void *pool)
+{
+    return (int)hip.hipMemPoolTrimTo(pool, 0);
+}
+
+static int take_async(size_t size_bytes, void *pool, void *stream, void **out)
+{
+    return (int)hip.hipMallocFromPoolAsync(out, size_bytes, pool, stream);
 }
 
 static int give_async(void *p, void *stream)
@@ -131,9 +189,68 @@ static int copy(void *dst, const void *src, size_t size_bytes, void *stream)
     return (int)hip.hipMemcpyAsync(dst, src, size_bytes, HIP_COPY_DEFAULT, stream);
 }
 
+static int copy_peer(void *dst, gpu_device *to, const void *src, gpu_device *from, size_t size_bytes,
+                     void *stream)
+{
+    return hip.hipMemcpyPeerAsync
+               ? (int)hip.hipMemcpyPeerAsync(dst, to->handle, src, from->handle, size_bytes, stream)
+               : GPU_NOT_SUPPORTED;
+}
+
 static int zero(void *dst, size_t size_bytes, void *stream)
 {
     return (int)hip.hipMemsetAsync(dst, 0, size_bytes, stream);
+}
+
+/* ---- Memory of others, memory for others ---------------------------------------------------------- */
+
+static int register_host(void *p, size_t size_bytes)
+{
+    return hip.hipHostRegister ? (int)hip.hipHostRegister(p, size_bytes, HIP_REGISTER_PORTABLE)
+                               : GPU_NOT_SUPPORTED;
+}
+
+static int unregister_host(void *p)
+{
+    return hip.hipHostUnregister ? (int)hip.hipHostUnregister(p) : GPU_NOT_SUPPORTED;
+}
+
+static int prefetch(void *p, size_t size_bytes, const gpu_device *to, void *stream)
+{
+    return hip.hipMemPrefetchAsync
+               ? (int)hip.hipMemPrefetchAsync(p, size_bytes, to ? to->handle : HIP_CPU, stream)
+               : GPU_NOT_SUPPORTED;
+}
+
+static int advise(void *p, size_t size_bytes, berth_advice advice, const gpu_device *device)
+{
+    static const unsigned int values[] = {[BERTH_ADVICE_READ_MOSTLY] = HIP_ADVISE_READ_MOSTLY,
+                                          [BERTH_ADVICE_KEEP_HERE] = HIP_ADVISE_PREFER_LOCATION,
+                                          [BERTH_ADVICE_MAP_HERE] = HIP_ADVISE_ACCESSED_BY};
+    return hip.hipMemAdvise ? (int)hip.hipMemAdvise(p, size_bytes, values[advice], device->handle)
+                            : GPU_NOT_SUPPORTED;
+}
+
+static int share(void *p, char bytes[64])
+{
+    hip_shared_handle handle;
+    if (!hip.hipIpcGetMemHandle || !hip.hipIpcOpenMemHandle || !hip.hipIpcCloseMemHandle)
+        return GPU_NOT_SUPPORTED;
+    hip_result code = hip.hipIpcGetMemHandle(&handle, p);
+    memcpy(bytes, handle.bytes, sizeof handle.bytes);
+    return (int)code;
+}
+
+static int open_shared(const char bytes[64], void **out)
+{
+    hip_shared_handle handle;
+    memcpy(handle.bytes, bytes, sizeof handle.bytes);
+    return hip.hipIpcOpenMemHandle ? (int)hip.hipIpcOpenMemHandle(out, handle, 0) : GPU_NOT_SUPPORTED;
+}
+
+static int close_shared(void *p)
+{
+    return hip.hipIpcCloseMemHandle ? (int)hip.hipIpcCloseMemHandle(p) : GPU_NOT_SUPPORTED;
 }
 
 /* ---- Address space ------------------------------------------------------------------------------- */
@@ -165,7 +282,6 @@ static int unreserve(void *base, size_t size_bytes)
 static int map(gpu_device *device, void *p, size_t size_bytes)
 {
     hip_properties properties = properties_of(device);
-    const hip_access access = {properties.location, HIP_ACCESS_READ_WRITE};
     struct ihipMemGenericAllocationHandle *handle = NULL;
     hip_result code =
         hip.hipMemCreate(&handle, size_bytes, (const struct hipMemAllocationProp *)(void *)&properties, 0);
@@ -173,12 +289,17 @@ static int map(gpu_device *device, void *p, size_t size_bytes)
         return (int)code;
     code = hip.hipMemMap(p, size_bytes, 0, handle, 0);
     (void)hip.hipMemRelease(handle);
-    if (code != GPU_SUCCESS)
-        return (int)code;
-    code = hip.hipMemSetAccess(p, size_bytes, (const struct hipMemAccessDesc *)(const void *)&access, 1);
-    if (code != GPU_SUCCESS)
-        (void)hip.hipMemUnmap(p, size_bytes);
     return (int)code;
+}
+
+static int access_for(gpu_device *const *devices, size_t count, void *p, size_t size_bytes)
+{
+    hip_access list[GPU_MOST_DEVICES];
+    for (size_t i = 0; i < count; i++)
+        list[i] =
+            (hip_access){{.type = HIP_LOCATION_DEVICE, .id = devices[i]->handle}, HIP_ACCESS_READ_WRITE};
+    return (int)hip.hipMemSetAccess(p, size_bytes, (const struct hipMemAccessDesc *)(const void *)list,
+                                    count);
 }
 
 static int unmap(void *p, size_t size_bytes)
@@ -199,6 +320,23 @@ static int stream_create(void **out)
 static int stream_destroy(void *stream)
 {
     return (int)hip.hipStreamDestroy(stream);
+}
+
+static int stream_check(gpu_device *device, void *stream)
+{
+    int of = device->handle;
+    hip_result code = hip.hipStreamGetDevice && stream ? hip.hipStreamGetDevice(stream, &of) : GPU_SUCCESS;
+    if (code != GPU_SUCCESS)
+        return (int)code;
+    return of == device->handle ? GPU_SUCCESS : GPU_INVALID_DEVICE;
+}
+
+static int stream_capturing(void *stream, bool *capturing)
+{
+    unsigned int status = 0;
+    hip_result code = hip.hipStreamIsCapturing ? hip.hipStreamIsCapturing(stream, &status) : GPU_SUCCESS;
+    *capturing = status != 0;
+    return (int)code;
 }
 
 static int stream_query(void *stream)
@@ -245,10 +383,11 @@ static int stream_call(void *stream, void (*fn)(void *context), void *context)
     return (int)code;
 }
 
+/* A thread that waits for it sleeps instead of spinning. */
 static int event_create(void **out)
 {
     struct ihipEvent_t *event = NULL;
-    hip_result code = hip.hipEventCreateWithFlags(&event, HIP_EVENT_DISABLE_TIMING);
+    hip_result code = hip.hipEventCreateWithFlags(&event, HIP_EVENT_DISABLE_TIMING | HIP_EVENT_BLOCKING_SYNC);
     *out = event;
     return (int)code;
 }
@@ -279,6 +418,24 @@ const gpu_driver berth__hip_driver = {
     .open = open,
     .enter = enter,
     .leave = leave,
+    .exchange_capture = exchange_capture,
+    .forget_error = forget_error,
+    .memory = memory,
+    .pool_create = pool_create,
+    .pool_trim = pool_trim,
+    .copy_peer = copy_peer,
+    .register_host = register_host,
+    .unregister_host = unregister_host,
+    .prefetch = prefetch,
+    .advise = advise,
+    .share = share,
+    .open_shared = open_shared,
+    .close_shared = close_shared,
+    .stream_check = stream_check,
+    .stream_capturing = stream_capturing,
+    .can_reach = can_reach,
+    .enable_peer = enable_peer,
+    .access = access_for,
     .words = words,
     .take = take,
     .give = give,

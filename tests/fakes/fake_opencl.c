@@ -9,6 +9,8 @@
 #include "device/opencl.h"
 #include "fake_memory.h"
 
+const bool fake_memory_is_hidden = false;
+
 enum { DEVICES = 3, CL_INVALID = -30, MOST_QUEUES = 256, MOST_CALLBACKS = 4 };
 
 struct _cl_platform_id { /* NOLINT(bugprone-reserved-identifier): the driver's own tags, here and below */
@@ -47,11 +49,11 @@ OCL_FUNCTIONS(DECLARE)
 OCL_USM_FUNCTIONS(DECLARE)
 #undef DECLARE
 
-#define ENTER()                                           \
-    do {                                                  \
-        int entered = fake_enter(__func__, false, false); \
-        if (entered != FAKE_OK)                           \
-            return entered;                               \
+#define ENTER()                                       \
+    do {                                              \
+        int entered = fake_enter(__func__, FAKE_ANY); \
+        if (entered != FAKE_OK)                       \
+            return entered;                           \
     } while (0)
 
 static int32_t answer(int code)
@@ -143,7 +145,7 @@ ocl_context clCreateContext(const intptr_t *properties, uint32_t count, const oc
                             int32_t *code)
 {
     (void)notify, (void)context;
-    *code = properties && count == 1 ? fake_enter(__func__, false, false) : CL_INVALID;
+    *code = properties && count == 1 ? fake_enter(__func__, FAKE_ANY) : CL_INVALID;
     if (*code != OCL_SUCCESS)
         return NULL;
     ocl_context made = malloc(sizeof *made);
@@ -166,7 +168,7 @@ ocl_queue clCreateCommandQueueWithProperties(ocl_context context, ocl_device_id 
                                              const uint64_t *properties, int32_t *code)
 {
     (void)properties;
-    *code = fake_enter(__func__, true, false);
+    *code = fake_enter(__func__, FAKE_INIT);
     ocl_queue queue = *code == OCL_SUCCESS ? calloc(1, sizeof *queue) : NULL;
     if (!queue)
         return NULL;
@@ -367,7 +369,7 @@ int32_t clSetEventCallback(ocl_event_id event, int32_t at, void (*fn)(ocl_event_
 ocl_event_id clCreateUserEvent(ocl_context context, int32_t *code)
 {
     (void)context;
-    *code = fake_enter(__func__, true, false);
+    *code = fake_enter(__func__, FAKE_INIT);
     return *code == OCL_SUCCESS ? new_event(1) : NULL;
 }
 
@@ -384,7 +386,7 @@ void *clSVMAlloc(ocl_context context, uint64_t flags, size_t size_bytes, uint32_
 {
     void *p = NULL;
     bool plain = flags == OCL_MEM_READ_WRITE && alignment == 0 && context->device == 1;
-    if (fake_enter(__func__, true, false) == FAKE_OK && plain)
+    if (fake_enter(__func__, FAKE_INIT) == FAKE_OK && plain)
         (void)fake_take(0, FAKE_ASYNC_BLOCK, size_bytes, NULL, &p);
     return p;
 }
@@ -407,7 +409,7 @@ int32_t clEnqueueSVMFree(ocl_queue queue, uint32_t count, void **list,
 
 static int32_t copy(ocl_queue queue, uint32_t blocking, void *dst, const void *src, size_t size_bytes)
 {
-    int code = fake_copy(dst, src, size_bytes, queue->stream);
+    int code = fake_copy(dst, src, size_bytes, queue->stream, false);
     if (code == FAKE_OK && blocking)
         code = fake_stream_synchronize(queue->stream);
     return answer(code);
@@ -460,7 +462,7 @@ static void *usm_take(const char *function, ocl_context context, fake_kind kind,
                       int32_t *code)
 {
     void *p = NULL;
-    *code = fake_enter(function, true, false);
+    *code = fake_enter(function, FAKE_INIT);
     if (*code == OCL_SUCCESS && context->device != 0)
         *code = CL_INVALID;
     if (*code == OCL_SUCCESS)

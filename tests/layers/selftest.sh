@@ -8,9 +8,8 @@ fresh() {
     rm -rf "$tree"
     mkdir -p "$tree/docs"
     cp "$source/docs/architecture.md" "$tree/docs/"
-    sed -n 's/^| \([a-z][a-z/]*\) |.*/\1/p' "$tree/docs/architecture.md" | grep -v '^room$' | while read -r folder; do
-        mkdir -p "$tree/$folder"
-    done
+    # shellcheck disable=SC2046 # the rooms' names hold no spaces
+    (cd "$tree" && mkdir -p $(sed -n 's/^| \([a-z][a-z/]*\) |.*/\1/p' docs/architecture.md | grep -v '^room$'))
     mkdir -p "$tree/src/planner/place"
     for header in include/berth/status.h src/base/base.h src/device/device.h src/device/cuda.h src/core/stats.h \
         src/wrap/tracking.h src/planner/place/fit.h; do
