@@ -15,8 +15,10 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 static const struct {
     berth_memory_kind kind;
     const char *name;
-} memory_kinds[] = {
-    {BERTH_MEMORY_DEVICE, "device"}, {BERTH_MEMORY_PINNED, "pinned"}, {BERTH_MEMORY_MANAGED, "managed"}};
+} memory_kinds[] = {{BERTH_MEMORY_DEVICE, "device"},
+                    {BERTH_MEMORY_PINNED, "pinned"},
+                    {BERTH_MEMORY_MANAGED, "managed"},
+                    {BERTH_MEMORY_WRITE_COMBINED, "write-combined"}};
 
 static bool has_memory(const berth_device_info *info, berth_memory_kind kind)
 {
@@ -51,6 +53,9 @@ static void print_device(berth_device device, const berth_device_info *info)
     if (info->driver[0])
         printf("  driver    %s\n", info->driver);
     printf("  total     %s\n", info->total_bytes ? cli_size_text(info->total_bytes, size) : "unknown");
+    uint64_t free_bytes = 0, total_bytes = 0;
+    if (berth_device_memory(device, &free_bytes, &total_bytes) == BERTH_OK)
+        printf("  free      %s now\n", cli_size_text(free_bytes, size));
     print_abilities(info);
 }
 
@@ -67,6 +72,11 @@ static void put_device(cli_json *json, berth_device device, const berth_device_i
         cli_json_number(json, "total_bytes", info->total_bytes);
     else
         cli_json_null(json, "total_bytes");
+    uint64_t free_bytes = 0, total_bytes = 0;
+    if (berth_device_memory(device, &free_bytes, &total_bytes) == BERTH_OK)
+        cli_json_number(json, "free_bytes", free_bytes);
+    else
+        cli_json_null(json, "free_bytes");
     cli_json_bool(json, "device_memory", has_memory(info, BERTH_MEMORY_DEVICE));
     cli_json_bool(json, "pinned_memory", has_memory(info, BERTH_MEMORY_PINNED));
     cli_json_bool(json, "managed_memory", has_memory(info, BERTH_MEMORY_MANAGED));
@@ -153,7 +163,8 @@ const struct cli_verb cli_verb_devices = {
     .summary = "list the devices here, what they can do, and what is missing",
     .help =
         "usage: berth devices [--json]\n\n"
-        "Lists every device that Berth can use: its kind and number, name, driver, memory and abilities.\n"
+        "Lists every device that Berth can use: its kind and number, name, driver, memory (in all, and free\n"
+        "now where the driver tells) and abilities.\n"
         "Drivers are looked for at run time; for a kind that is missing it says why and what to install.\n\n"
         "  --json    print the same facts as one JSON object\n\n"
         "BERTH_CUDA_LIBRARY, BERTH_HIP_LIBRARY and BERTH_OPENCL_LIBRARY name a driver's library where\n"

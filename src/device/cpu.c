@@ -52,6 +52,25 @@ static berth_status cpu_describe(berth_device device, berth_device_info *info)
     return BERTH_OK;
 }
 
+/* What the kernel thinks can be taken without swapping; that counts pages of files it would give up. */
+static berth_status cpu_memory(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    (void)device;
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+        ;
+    if (file)
+        fclose(file);
+    long pages = sysconf(_SC_PHYS_PAGES);
+    if (kib == 0 || pages <= 0)
+        return berth__fail(BERTH_UNSUPPORTED, "this system does not say how much memory is free");
+    *free_bytes = (uint64_t)kib << 10;
+    *total_bytes = (uint64_t)pages * page_bytes();
+    return BERTH_OK;
+}
+
 /* ---- Memory -------------------------------------------------------------------------------------- */
 
 static berth_status no_memory(size_t size_bytes, const char *what)
@@ -207,6 +226,7 @@ const berth__device_ops berth__cpu_device_ops = {
     .name = "cpu",
     .count = cpu_count,
     .describe = cpu_describe,
+    .memory = cpu_memory,
     .allocate = cpu_allocate,
     .release = cpu_release,
     .copy = cpu_copy,
