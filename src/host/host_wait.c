@@ -3,6 +3,7 @@
 #include "host/host.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include "device/device.h"
 
@@ -198,17 +199,19 @@ static size_t collect_once(host_cache *c, bool thorough, bool *others)
 
 size_t berth__host_collect(host_cache *c, bool thorough)
 {
-    /* Another thread at a queue is about to do our work: it would be a pity to take memory from the device,
-     * or to leave some behind, for want of a moment. But nobody waits for a driver that hangs. */
+    /* Another thread at a queue is about to do our work. Who must know what is complete (trim, a limit, the end)
+     * waits for it, however long the driver takes; an allocation that only runs short does not wait long. */
     size_t idle = 0;
-    int patience = thorough ? 1000 : 16;
-    for (bool others = true; others && patience-- > 0;) {
+    unsigned turn = 0;
+    for (bool others = true; others && (thorough || turn < 16); turn++) {
         others = false;
         idle += collect_once(c, thorough, &others);
         if (idle && !thorough)
             break;
-        if (others)
+        if (others && turn < 1000)
             sched_yield();
+        else if (others)
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     }
     if (berth__streams_are_crowded(&c->streams))
         berth__host_forget_streams(c);

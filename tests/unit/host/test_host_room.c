@@ -40,6 +40,18 @@ berth_status __wrap_berth_device_release(berth_device device, berth_memory_kind 
     return __real_berth_device_release(device, kind, p, size_bytes, stream);
 }
 
+static _Atomic(gate *) query_gate; /* the next question about an event stops there */
+
+berth_status __real_berth_event_query(berth_event *event);
+berth_status __wrap_berth_event_query(berth_event *event);
+berth_status __wrap_berth_event_query(berth_event *event)
+{
+    gate *g = atomic_exchange(&query_gate, NULL);
+    if (g)
+        gate_stop(g);
+    return __real_berth_event_query(event);
+}
+
 static long page_bytes; /* 0: the system's */
 
 long __real_sysconf(int name);
@@ -138,6 +150,42 @@ static void test_empty_waits_for_memory_on_its_way(void **state)
     pthread_join(first.id, NULL);
     assert_int_equal(first.status, BERTH_OK);
     assert_int_equal(second.status, BERTH_OK);
+    berth_allocator_release(cache);
+}
+
+static void *run_collect(void *context)
+{
+    helper *h = context;
+    h->status = berth_host_cache_collect(h->cache, NULL);
+    atomic_store(&h->done, true);
+    return NULL;
+}
+
+/* One thread has asked the driver about a stream and has no answer yet: what it is about to collect is not left
+ * behind. */
+static void test_empty_waits_for_another_collection(void **state)
+{
+    (void)state;
+    berth_allocator *cache = new_cache(0, 0);
+    berth_stream *stream = NULL;
+    gate g = GATE_INIT;
+    void *p = take(cache, MIB);
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_deallocate(cache, p, 0, stream), BERTH_OK);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    helper first = {.cache = cache}, second = {.cache = cache};
+    atomic_store(&query_gate, &g);
+    pthread_create(&first.id, NULL, run_collect, &first);
+    gate_wait_reached(&g);
+    pthread_create(&second.id, NULL, run_empty, &second);
+    for (int i = 0; i < 5000 && !atomic_load(&second.done); i++)
+        sched_yield();
+    assert_false(atomic_load(&second.done));
+    gate_open(&g);
+    pthread_join(first.id, NULL);
+    pthread_join(second.id, NULL);
+    assert_int_equal(stats_of(cache).bytes_reserved, 0);
+    berth_stream_destroy(stream);
     berth_allocator_release(cache);
 }
 
@@ -522,6 +570,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty_waits_for_memory_on_its_way),
+        cmocka_unit_test(test_empty_waits_for_another_collection),
         cmocka_unit_test(test_nothing_is_refused_while_memory_is_on_its_way),
         cmocka_unit_test(test_device_is_asked_again_when_memory_has_come_back),
         cmocka_unit_test(test_nothing_is_refused_above_the_demand),
