@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *berth__library_open(const char *environment, const char *const *names, char *why, size_t why_bytes)
+#include "base/lock.h"
+
+static void *open_named(const char *environment, const char *const *names, char *why, size_t why_bytes)
 {
     const char *named = getenv(environment);
     if (named && *named) {
@@ -28,6 +30,15 @@ void *berth__library_open(const char *environment, const char *const *names, cha
     }
     snprintf(why, why_bytes, "%s is not installed", names[0]);
     return NULL;
+}
+
+/* A child must not find the loader's list half changed, nor a driver half begun: a fork waits. */
+void *berth__library_open(const char *environment, const char *const *names, char *why, size_t why_bytes)
+{
+    berth__fork_enter(BERTH__RANK_LOADING);
+    void *library = open_named(environment, names, why, why_bytes);
+    berth__fork_leave(BERTH__RANK_LOADING);
+    return library;
 }
 
 bool berth__library_symbols(void *library, const berth__symbol *symbols, size_t count, void *table, char *why,

@@ -19,6 +19,22 @@ void berth__spin_wait(berth__spin *spin)
     }
 }
 
+/* One that waits for a thread that forks, or for whom that thread waits, lets the fork go first. */
+void berth__spin_wait_ranked(berth__spin *spin, berth__rank rank)
+{
+    for (unsigned turn = 0;; turn++) {
+        if (atomic_load_explicit(&spin->word, memory_order_relaxed) == 0 &&
+            atomic_exchange_explicit(&spin->word, 1, memory_order_acquire) == 0)
+            return;
+        if (turn % turns_before_yield == turns_before_yield - 1) {
+            berth__fork_step_aside(rank);
+            sched_yield();
+        } else {
+            berth__pause();
+        }
+    }
+}
+
 static _Thread_local uint32_t ranks_held; /* bit 1 << rank */
 
 void berth__rank_take(berth__rank rank)

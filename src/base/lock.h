@@ -7,10 +7,12 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "base/fork.h"
 
 /* Outermost first. A thread that holds one may take only those further down. */
 typedef enum berth__rank {
-    BERTH__RANK_REGISTRY = 1,
+    BERTH__RANK_LOADING = 1, /* not a lock: a library is being loaded, and a fork waits for that */
+    BERTH__RANK_REGISTRY,
     BERTH__RANK_REPLAY,
     BERTH__RANK_CACHE,
     BERTH__RANK_POOL,
@@ -22,6 +24,7 @@ typedef enum berth__rank {
     BERTH__RANK_METER,
     BERTH__RANK_CACHE_LIST, /* the short lists of caches; taken also while a meter is stopped */
     BERTH__RANK_THREADS,
+    BERTH__RANK_LOG,
     BERTH__RANK_END /* not a lock */
 } berth__rank;
 
@@ -37,22 +40,35 @@ void berth__rank_take(berth__rank rank);
 void berth__rank_give(berth__rank rank);
 
 /* A lock for short straight-line work: one read-modify-write to take it, a plain store to give it back.
- * All zero is unlocked. */
+ * A fork waits until it is free (base/fork.h). All zero is unlocked. */
 typedef struct berth__spin {
     _Atomic uint32_t word;
 } berth__spin;
 
 /* The wait for a spin lock that is taken: a few turns, then the processor goes to someone else. */
 void berth__spin_wait(berth__spin *spin);
+void berth__spin_wait_ranked(berth__spin *spin, berth__rank rank);
 
 static inline void berth__spin_lock(berth__spin *spin, berth__rank rank)
 {
     BERTH__RANK_TAKE(rank);
+    berth__fork_enter(rank);
     if (BERTH_UNLIKELY(atomic_exchange_explicit(&spin->word, 1, memory_order_acquire) != 0))
-        berth__spin_wait(spin);
+        berth__spin_wait_ranked(spin, rank);
 }
 
 static inline void berth__spin_unlock(berth__spin *spin, berth__rank rank)
+{
+    atomic_store_explicit(&spin->word, 0, memory_order_release);
+    berth__fork_leave(rank);
+    BERTH__RANK_GIVE(rank);
+}
+
+/* A spin lock that a fork cannot leave taken, without the gate: a holder from before the fork is passed over,
+ * what it guards is as that holder left it, and `true` says that this happened. For what the gate itself
+ * needs, and for meters, whose threads are stopped otherwise. All zero is unlocked. */
+bool berth__fork_lock(berth__spin *spin, berth__rank rank);
+static inline void berth__fork_unlock(berth__spin *spin, berth__rank rank)
 {
     atomic_store_explicit(&spin->word, 0, memory_order_release);
     BERTH__RANK_GIVE(rank);

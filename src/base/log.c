@@ -1,15 +1,15 @@
 /* Lines to the host's log hook, or to stderr. */
 #include "base/base.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
+#include "base/lock.h"
 
-static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
+static berth__spin hook_lock;
 static berth_log_fn hook;                                  /* guard: hook_lock */
 static void *hook_context;                                 /* guard: hook_lock */
 static berth_log_level hook_threshold = BERTH_LOG_WARNING; /* guard: hook_lock */
@@ -19,11 +19,11 @@ static _Thread_local bool inside_hook;
 
 void berth_log_set(berth_log_fn fn, void *context, berth_log_level threshold)
 {
-    pthread_mutex_lock(&hook_lock);
+    berth__spin_lock(&hook_lock, BERTH__RANK_LOG);
     hook = fn;
     hook_context = context;
     hook_threshold = fn ? threshold : default_threshold;
-    pthread_mutex_unlock(&hook_lock);
+    berth__spin_unlock(&hook_lock, BERTH__RANK_LOG);
 }
 
 /* BERTH_LOG=LEVEL[:FILE]. Before other constructors of ours may have something to say. */
@@ -63,12 +63,12 @@ static const char *level_word(berth_log_level level)
 
 void berth__log(berth_log_level level, const char *format, ...)
 {
-    pthread_mutex_lock(&hook_lock);
+    berth__spin_lock(&hook_lock, BERTH__RANK_LOG);
     berth_log_fn fn = hook;
     void *context = hook_context;
     FILE *file = hook_file ? hook_file : stderr;
     bool wanted = level >= hook_threshold;
-    pthread_mutex_unlock(&hook_lock);
+    berth__spin_unlock(&hook_lock, BERTH__RANK_LOG);
     if (!wanted || inside_hook)
         return;
     char line[1024];

@@ -108,7 +108,9 @@ static void drop_cache(void *cache);
 static void load_unwinder(void)
 {
     /* Kept open for ever: a stack may be wanted at any time. */
+    berth__fork_enter(BERTH__RANK_LOADING); /* a fork waits: see berth__library_open */
     void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+    berth__fork_leave(BERTH__RANK_LOADING);
     /* ISO C has no conversion from an object pointer to a function pointer; dlsym's users copy the bits. */
     void *symbols[3] = {find_unwinder(library, "_Unwind_Backtrace"), find_unwinder(library, "_Unwind_GetIP"),
                         find_unwinder(library, "_Unwind_GetCFA")};

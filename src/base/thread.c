@@ -1,10 +1,12 @@
-/* Hands out thread numbers and takes them back at thread exit; registers for membarrier and for forks. */
+/* Hands out thread numbers and takes them back at thread exit; registers for membarrier. */
 #include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/lock.h"
 
 _Thread_local uint32_t berth__thread_plus_one;
 _Atomic uint32_t berth__inside_mark = 2;
@@ -13,6 +15,7 @@ _Atomic bool berth__barrier_is_asymmetric;
 
 static berth__spin numbers_lock;
 static uint64_t numbers_taken[BERTH__THREADS_MAX / 64 + 1]; /* guard: numbers_lock */
+static _Atomic uint32_t numbers_end;                        /* raised under numbers_lock */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key;
 static bool exit_key_works; /* written by `once` */
@@ -30,9 +33,14 @@ static int membarrier(int command)
 #endif
 }
 
-static void after_fork_in_child(void)
+void berth__thread_after_fork(void)
 {
     atomic_fetch_add(&berth__inside_mark, 2);
+}
+
+uint32_t berth__thread_numbers_end(void)
+{
+    return atomic_load(&numbers_end);
 }
 
 static void give_number(void *plus_one)
@@ -48,7 +56,6 @@ static void give_number(void *plus_one)
 static void set_up(void)
 {
     exit_key_works = pthread_key_create(&exit_key, give_number) == 0;
-    pthread_atfork(NULL, NULL, after_fork_in_child);
     if (membarrier(register_private_expedited) == 0) {
         atomic_fetch_or(&berth__inside_mark, 1);
         atomic_store(&berth__barrier_is_asymmetric, true);
@@ -76,10 +83,14 @@ uint32_t berth__thread_take(void)
     uint32_t number = lowest_free();
     if (number != BERTH__NO_THREAD)
         numbers_taken[number / 64] |= (uint64_t)1 << number % 64;
+    if (number != BERTH__NO_THREAD && number >= atomic_load(&numbers_end))
+        atomic_store(&numbers_end, number + 1);
     berth__fork_unlock(&numbers_lock, BERTH__RANK_THREADS);
     if (number == BERTH__NO_THREAD)
         return number;
     berth__thread_plus_one = number + 1;
+    /* A fork that does not see the number in its count is seen by what the thread does next. */
+    atomic_thread_fence(memory_order_seq_cst);
     if (pthread_setspecific(exit_key, (void *)(uintptr_t)(number + 1)) != 0) {
         give_number((void *)(uintptr_t)(number + 1));
         return BERTH__NO_THREAD;

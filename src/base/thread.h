@@ -1,4 +1,4 @@
-/* Small numbers for threads, a barrier that costs one side only, and what a fork leaves behind. */
+/* Small numbers for threads, and a barrier that costs one side only. */
 #ifndef BERTH_BASE_THREAD_H
 #define BERTH_BASE_THREAD_H
 
@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "base/base.h"
-#include "base/lock.h"
 
 #define BERTH__THREADS_MAX 8160u /* more live threads than this share one slot */
 #define BERTH__NO_THREAD UINT32_MAX
@@ -75,12 +74,9 @@ BERTH__INLINE uint32_t berth__generation(void)
     return berth__inside();
 }
 
-/* A spin lock that a fork cannot leave taken: a holder from before the fork is passed over, and `true` says
- * that this happened. All zero is unlocked. */
-bool berth__fork_lock(berth__spin *spin, berth__rank rank);
-BERTH__INLINE void berth__fork_unlock(berth__spin *spin, berth__rank rank)
-{
-    berth__spin_unlock(spin, rank);
-}
+/* Numbers from this one on have never been given. */
+uint32_t berth__thread_numbers_end(void);
+/* In a child, before anything else of ours: begins another fork generation. */
+void berth__thread_after_fork(void);
 
 #endif

@@ -7,16 +7,19 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/park.h"
+#include "base/thread.h"
 #include "berth/buffer.h"
 #include "core/after.h"
 #include "device/device.h"
 
-typedef enum block_state { BLOCK_NONE, BLOCK_COMING, BLOCK_HERE } block_state;
+/* Or, while one thread allocates, what berth__inside gave it, which is 2 at least: after a fork the child sees
+ * that nobody brings the block any more. */
+enum { BLOCK_NONE = 0, BLOCK_HERE = 1 };
 
 struct berth_buffer {
     _Atomic uint32_t references;
-    _Atomic uint32_t state; /* block_state; COMING while one thread allocates */
+    _Atomic uint32_t state; /* BLOCK_NONE, BLOCK_HERE, or a mark */
     void *data;             /* written before state becomes BLOCK_HERE */
     size_t size_bytes;
     size_t alignment;
@@ -24,11 +27,6 @@ struct berth_buffer {
     berth_allocator *allocator; /* retained; NULL: the block is not ours */
     berth_buffer *parent;       /* retained; NULL: not a part */
 };
-
-/* Threads that find another one allocating the same lazy buffer wait here. It happens once in a buffer's
- * life, so that one pair for all is enough. */
-static pthread_mutex_t coming_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t coming_done = PTHREAD_COND_INITIALIZER;
 
 static berth_status null_argument(const char *what)
 {
@@ -151,22 +149,6 @@ void berth_buffer_release(berth_buffer *buffer)
 
 /* ---- The block ----------------------------------------------------------------------------------- */
 
-static void set_state(berth_buffer *buffer, block_state state)
-{
-    pthread_mutex_lock(&coming_lock);
-    atomic_store_explicit(&buffer->state, state, memory_order_release);
-    pthread_cond_broadcast(&coming_done);
-    pthread_mutex_unlock(&coming_lock);
-}
-
-static void wait_while_coming(berth_buffer *buffer)
-{
-    pthread_mutex_lock(&coming_lock);
-    while (atomic_load_explicit(&buffer->state, memory_order_acquire) == BLOCK_COMING)
-        pthread_cond_wait(&coming_done, &coming_lock);
-    pthread_mutex_unlock(&coming_lock);
-}
-
 berth_status berth_buffer_allocate(berth_buffer *buffer)
 {
     if (!buffer)
@@ -175,15 +157,16 @@ berth_status berth_buffer_allocate(berth_buffer *buffer)
         uint32_t state = atomic_load_explicit(&buffer->state, memory_order_acquire);
         if (BERTH_LIKELY(state == BLOCK_HERE) || buffer->size_bytes == 0)
             return BERTH_OK;
-        if (state == BLOCK_COMING)
-            wait_while_coming(buffer);
-        else if (atomic_compare_exchange_strong(&buffer->state, &state, BLOCK_COMING))
+        if (state != BLOCK_NONE && berth__same_generation(state))
+            berth__park(&buffer->state, state, BERTH__PARK_FOR_EVER);
+        else if (atomic_compare_exchange_strong(&buffer->state, &state, berth__inside()))
             break;
     }
     /* With no lock held: the allocator may be anybody's code. */
     berth_status status =
         berth_allocate(buffer->allocator, buffer->size_bytes, buffer->alignment, NULL, &buffer->data);
-    set_state(buffer, status == BERTH_OK ? BLOCK_HERE : BLOCK_NONE);
+    atomic_store_explicit(&buffer->state, status == BERTH_OK ? BLOCK_HERE : BLOCK_NONE, memory_order_release);
+    berth__unpark_all(&buffer->state);
     return status;
 }
 

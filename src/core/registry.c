@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/park.h"
 #include "core/allocator.h"
 #include "core/environment.h"
 
@@ -20,10 +21,10 @@ struct entry {
     void *context;
     const char *file;
     int32_t line;
-    uint32_t users;             /* guard: registry_lock; the list counts as one */
-    bool listed;                /* guard: registry_lock */
-    bool is_made_now;           /* guard: registry_lock; `maker` runs the factory */
-    pthread_t maker;            /* guard: registry_lock */
+    uint32_t users;       /* guard: registry_lock; the list counts as one */
+    bool listed;          /* guard: registry_lock */
+    uint32_t is_made_now; /* guard: registry_lock; berth__inside while `maker` runs the factory, else 0 */
+    pthread_t maker;      /* guard: registry_lock */
     berth_allocator *allocator; /* guard: registry_lock; NULL: not made yet */
 };
 
@@ -40,10 +41,10 @@ static struct entry system_entry = {
 /* Only to be there; see core/environment.h. */
 static const bool *const environment __attribute__((used)) = &berth__environment_is_read;
 
-static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t made = PTHREAD_COND_INITIALIZER; /* with registry_lock: a factory has come back */
-static struct entry *best_first = &system_entry;       /* guard: registry_lock */
-static uint64_t changes;                               /* guard: registry_lock; counts adds and removes */
+static berth__spin registry_lock;
+static _Atomic uint32_t made;                    /* counts factories that came back; a word to wait for */
+static struct entry *best_first = &system_entry; /* guard: registry_lock */
+static uint64_t changes;                         /* guard: registry_lock; counts adds and removes */
 
 /* The kept answers; NULL: find out. Stored with the lock held, for the list of that moment. */
 static _Atomic(berth_allocator *) kept_best;
@@ -51,12 +52,12 @@ _Atomic(berth_allocator *) berth__kept_for_host;
 
 static void lock(void)
 {
-    berth__mutex_lock(&registry_lock, BERTH__RANK_REGISTRY);
+    berth__spin_lock(&registry_lock, BERTH__RANK_REGISTRY);
 }
 
 static void unlock(void)
 {
-    berth__mutex_unlock(&registry_lock, BERTH__RANK_REGISTRY);
+    berth__spin_unlock(&registry_lock, BERTH__RANK_REGISTRY);
 }
 
 static void forget_kept(void)
@@ -221,6 +222,11 @@ berth_status berth_registry_remove(const char *name, int32_t priority)
 
 /* ---- Asking -------------------------------------------------------------------------------------- */
 
+static bool is_mine(const struct entry *e)
+{
+    return pthread_equal(e->maker, pthread_self());
+}
+
 /* With the lock held, and let go while the factory runs: the entry's allocator, made if need be. */
 static berth_status make(struct entry *e, berth_allocator **out)
 {
@@ -228,20 +234,25 @@ static berth_status make(struct entry *e, berth_allocator **out)
         *out = berth__system_default();
         return BERTH_OK;
     }
-    while (e->is_made_now) {
-        if (pthread_equal(e->maker, pthread_self()))
+    /* What was being made when the process was forked is made again: its maker stayed behind. */
+    while (e->is_made_now && (berth__same_generation(e->is_made_now) || is_mine(e))) {
+        if (is_mine(e))
             return berth__fail(BERTH_BUSY, "the factory of \"%s\" asks for its own allocator", e->name);
-        pthread_cond_wait(&made, &registry_lock);
+        uint32_t seen = atomic_load(&made);
+        unlock();
+        berth__park(&made, seen, BERTH__PARK_FOR_EVER);
+        lock();
     }
     if (!e->allocator) {
         berth_allocator *fresh = NULL;
-        e->is_made_now = true;
+        e->is_made_now = berth__inside();
         e->maker = pthread_self();
         unlock();
         berth_status status = e->factory(e->context, &fresh);
         lock();
-        e->is_made_now = false;
-        pthread_cond_broadcast(&made);
+        e->is_made_now = 0;
+        atomic_fetch_add(&made, 1);
+        berth__unpark_all(&made);
         if (status == BERTH_OK && !fresh)
             status = berth__fail(BERTH_INTERNAL, "the factory of \"%s\" gave no allocator", e->name);
         if (status != BERTH_OK)

@@ -49,16 +49,13 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&pool_lock);
 }
 
-static void install_handlers(void)
-{
-    if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
-        berth__log(BERTH_LOG_WARNING, "no memory to watch for forks: streams must not be used in a child");
-}
-
 void berth__cpu_watch_forks(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, install_handlers);
+    static berth__fork_watch watch = {.rank = BERTH__RANK_DEVICE,
+                                      .prepare = before_fork,
+                                      .parent = after_fork_in_parent,
+                                      .child = after_fork_in_child};
+    berth__fork_watch_add(&watch);
 }
 
 /* ---- Threads -------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fork.h"
+#include "base/fork_mutex.h"
 #include "base/lock.h"
 
 berth_status berth_plan_create(berth_plan **out)

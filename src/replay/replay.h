@@ -14,7 +14,7 @@
 #define BERTH_REPLAY_REPLAY_H
 
 #include "base/annotate.h"
-#include "base/fork.h"
+#include "base/fork_mutex.h"
 #include "base/lock.h"
 #include "berth/replay.h"
 #include "core/allocator.h"

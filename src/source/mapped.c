@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "berth/source.h"
 #include "source/listed.h"
 
@@ -34,7 +35,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void load_numa(void)
 {
+    berth__fork_enter(BERTH__RANK_LOADING); /* a fork waits: see berth__library_open */
     void *library = dlopen("libnuma.so.1", RTLD_NOW | RTLD_LOCAL);
+    berth__fork_leave(BERTH__RANK_LOADING);
     if (!library)
         return;
     void *symbols[3] = {dlsym(library, "numa_available"), dlsym(library, "numa_max_node"),

@@ -1,10 +1,9 @@
 /* Retry: an allocation that finds no room waits for frees, up to a deadline. */
 #include "berth/decorators.h"
 
-#include <pthread.h>
 #include <time.h>
 
-#include "base/lock.h"
+#include "base/park.h"
 #include "wrap/mender.h"
 
 /* Besides being woken by frees a waiter looks again after this long: memory may come back by ways that do not
@@ -16,9 +15,8 @@ struct retry {
     uint64_t deadline_ns;
     _Atomic uint32_t waiting;
     _Atomic uint64_t num_retries;
-    pthread_mutex_t mutex;
-    pthread_cond_t freed;
-    uint64_t frees; /* guard: mutex. Seen while somebody waits */
+    _Atomic uint32_t frees; /* seen while somebody waits; a word to wait for, since a fork could leave a mutex
+                             * locked */
 };
 
 static uint64_t now_ns(void)
@@ -26,26 +24,6 @@ static uint64_t now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* Until something was freed since `seen`, or `until_ns`. */
-static void wait_for_free(struct retry *r, uint64_t *seen, uint64_t until_ns)
-{
-    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-    int timed_out = 0;
-    berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
-    while (r->frees == *seen && !timed_out)
-        timed_out = pthread_cond_timedwait(&r->freed, &r->mutex, &until);
-    *seen = r->frees;
-    berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
-}
-
-static uint64_t frees_so_far(struct retry *r)
-{
-    berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
-    uint64_t seen = r->frees;
-    berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
-    return seen;
 }
 
 static berth_status retry_mend(berth__mender *self, const berth__asked *asked, berth_status refused)
@@ -58,15 +36,15 @@ static berth_status retry_mend(berth__mender *self, const berth__asked *asked, b
     atomic_fetch_add_explicit(&r->num_retries, 1, memory_order_relaxed);
     /* Known to be waiting before the next try: a free that begins after it wakes us. */
     atomic_fetch_add(&r->waiting, 1);
-    uint64_t seen = frees_so_far(r);
     berth_status status;
     for (;;) {
+        uint32_t seen = atomic_load(&r->frees);
         status = berth__allocate(r->base.base.inner, asked->size_bytes, asked->alignment, asked->request,
                                  asked->out);
         now = now_ns();
         if (!berth__is_want_of_memory(status) || now >= deadline)
             break;
-        wait_for_free(r, &seen, now + LOOK_AGAIN_NS < deadline ? now + LOOK_AGAIN_NS : deadline);
+        berth__park(&r->frees, seen, deadline - now < LOOK_AGAIN_NS ? deadline - now : LOOK_AGAIN_NS);
     }
     atomic_fetch_sub(&r->waiting, 1);
     if (status != BERTH_OK && berth__is_want_of_memory(status))
@@ -77,10 +55,8 @@ static berth_status retry_mend(berth__mender *self, const berth__asked *asked, b
 
 static void wake(struct retry *r)
 {
-    berth__mutex_lock(&r->mutex, BERTH__RANK_WRAP);
-    r->frees++;
-    pthread_cond_broadcast(&r->freed);
-    berth__mutex_unlock(&r->mutex, BERTH__RANK_WRAP);
+    atomic_fetch_add(&r->frees, 1);
+    berth__unpark_all(&r->frees);
 }
 
 BERTH__COLD static berth_status deallocate_and_wake(struct retry *r, void *p, size_t size_bytes,
@@ -133,21 +109,7 @@ static void retry_destroy(void *self)
 {
     struct retry *r = self;
     berth__wrapper_finish(&r->base.base);
-    pthread_cond_destroy(&r->freed);
-    pthread_mutex_destroy(&r->mutex);
     berth__heap_free(r);
-}
-
-/* A condition variable that waits by the clock that is never set back. */
-static bool init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0)
-        return false;
-    bool made = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-                pthread_cond_init(condition, &attributes) == 0;
-    pthread_condattr_destroy(&attributes);
-    return made;
 }
 
 berth_status berth_retry_create(berth_allocator *inner, const berth_retry_options *options,
@@ -167,10 +129,6 @@ berth_status berth_retry_create(berth_allocator *inner, const berth_retry_option
     struct retry *r = berth__heap_zalloc(1, sizeof *r);
     if (!r)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a retry's handle");
-    if (pthread_mutex_init(&r->mutex, NULL) != 0)
-        goto free_retry;
-    if (!init_condition(&r->freed))
-        goto destroy_mutex;
     berth_allocator_ops ops = berth__forward_ops;
     ops.deallocate = retry_deallocate;
     ops.reallocate = NULL; /* the front moves the block through both of ours */
@@ -182,10 +140,4 @@ berth_status berth_retry_create(berth_allocator *inner, const berth_retry_option
     berth__mender_init(&r->base, &ops, inner, retry_mend);
     *out = &r->base.base.base;
     return BERTH_OK;
-
-destroy_mutex:
-    pthread_mutex_destroy(&r->mutex);
-free_retry:
-    berth__heap_free(r);
-    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the system has no condition variable for a retry");
 }

@@ -31,9 +31,64 @@ struct tracker {
     _Atomic bool hides_stats;   /* see berth__tracking_show_stats */
     _Atomic uint64_t remaining; /* what keeps it alive: its users as one, and blocks once closed */
     _Atomic uint64_t ids_taken;
+    struct tracker *next, *previous; /* guard: list_lock */
     berth__meter meter;
     berth__table table;
 };
+
+/* ---- Forks --------------------------------------------------------------------------------------- */
+
+/* A thread changes its own shard of the table without a lock. Before a fork all trackers' meters bear a mark
+ * that keeps threads off that way: then they take locks, and these wait for the fork. */
+enum { MARK_FORK = 4 };
+
+static berth__spin list_lock;
+static struct tracker *trackers; /* guard: list_lock */
+
+static void mark_all(bool marked)
+{
+    for (struct tracker *t = trackers; t; t = t->next) {
+        berth__meter_stop(&t->meter);
+        if (marked)
+            atomic_fetch_or(&t->meter.stopped, MARK_FORK);
+        else
+            atomic_fetch_and(&t->meter.stopped, ~(uint32_t)MARK_FORK);
+        berth__meter_resume(&t->meter);
+    }
+}
+
+static void before_fork(void)
+{
+    mark_all(true);
+}
+
+static void after_fork(void)
+{
+    mark_all(false);
+}
+
+static void list_tracker(struct tracker *t)
+{
+    static berth__fork_watch watch = {
+        .rank = BERTH__RANK_WRAP, .prepare = before_fork, .parent = after_fork, .child = after_fork};
+    berth__fork_watch_add(&watch);
+    berth__spin_lock(&list_lock, BERTH__RANK_WRAP);
+    t->next = trackers;
+    t->previous = NULL;
+    if (t->next)
+        t->next->previous = t;
+    trackers = t;
+    berth__spin_unlock(&list_lock, BERTH__RANK_WRAP);
+}
+
+static void unlist_tracker(struct tracker *t)
+{
+    berth__spin_lock(&list_lock, BERTH__RANK_WRAP);
+    if (t->next)
+        t->next->previous = t->previous;
+    *(t->previous ? &t->previous->next : &trackers) = t->next;
+    berth__spin_unlock(&list_lock, BERTH__RANK_WRAP);
+}
 
 /* ---- Life ---------------------------------------------------------------------------------------- */
 
@@ -41,6 +96,7 @@ static void drop(struct tracker *t)
 {
     if (atomic_fetch_sub_explicit(&t->remaining, 1, memory_order_acq_rel) != 1)
         return;
+    unlist_tracker(t);
     berth__table_finish(&t->table);
     berth__meter_finish(&t->meter);
     berth__wrapper_finish(&t->base);
@@ -452,6 +508,7 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     berth__meter_init(&t->meter, options->exact_peak);
     t->table.meter = &t->meter;
     atomic_init(&t->remaining, 1);
+    list_tracker(t);
     *out = &t->base.base;
     return BERTH_OK;
 }
