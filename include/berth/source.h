@@ -32,8 +32,11 @@ typedef struct berth_cpu_options {
     }
 
 /* A new allocator of host memory from the system ("system" in the registry). `options` may be NULL. It
- * warns, rate limited and through the log, about very large allocations; a warning is not a limit. The caller
- * owns one reference. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
+ * warns, rate limited and through the log, about very large allocations; a warning is not a limit. A second
+ * free and a pointer to somebody else's memory are BERTH_BAD_FREE: always for blocks from 96 KiB on, for
+ * smaller ones while the C heap has not given their page back to the system; past that, and for pointers to
+ * nothing, the free faults as free() does. Put a guard around it to have all of them told. The caller owns one
+ * reference. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_allocator **out);
 
 /* Switches what an allocator of berth_cpu_allocator_create tells, at any time and from any thread. One that
@@ -62,7 +65,7 @@ typedef struct berth_malloc_family {
 } berth_malloc_family;
 
 /* An allocator over any heap that has a malloc and a free: mimalloc, jemalloc, an engine's own. Alignment,
- * figures and the check for double frees are added here. The family is copied. The caller owns one reference.
+ * figures and the check for second frees, as in berth_cpu_allocator_create, are added here. The family is copied. The caller owns one reference.
  * Any thread that the family's functions may be called from. BERTH_OK, BERTH_INVALID_ARGUMENT,
  * BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_adapter_create(const berth_malloc_family *family, berth_allocator **out);

@@ -62,6 +62,24 @@ uint64_t berth__heap_live(void);
 /* How many requests are still to come before one fails; 0: it has failed, or none is to. */
 uint64_t berth__heap_fail_left(void);
 
+/* Sizes, marks and hashes count on words of 64 bits. */
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "berth needs a machine with 64-bit pointers");
+
+/* An address without the tag that ARM's top-byte-ignore lets a pointer carry (MTE, HWASan). */
+static inline uintptr_t berth__untag(uintptr_t address)
+{
+#if defined(__aarch64__)
+    return address & (UINTPTR_MAX >> 8);
+#else
+    return address;
+#endif
+}
+/* How far `p` lies behind `start`, both with or without tags; huge if it lies before it. */
+static inline uintptr_t berth__distance(const void *p, uintptr_t start)
+{
+    return berth__untag((uintptr_t)p) - berth__untag(start);
+}
+
 static inline bool berth__is_power_of_two(size_t n)
 {
     return n != 0 && (n & (n - 1)) == 0;

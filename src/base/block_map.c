@@ -8,7 +8,7 @@ enum { FIRST_BITS = 6 };
 /* Blocks lie at multiples of 16 to 64: the low bits say nothing. */
 static uint64_t hash_of(uintptr_t address)
 {
-    uint64_t x = (uint64_t)address * 0x9e3779b97f4a7c15u;
+    uint64_t x = (uint64_t)berth__untag(address) * 0x9e3779b97f4a7c15u;
     return x ^ x >> 29;
 }
 
@@ -57,11 +57,16 @@ static bool grow(berth__block_shard *shard)
 
 bool berth__block_map_prepare(berth__block_map *map)
 {
-    for (int i = 0; i < BERTH__BLOCK_SHARDS; i++)
-        if (!map->shards[i].buckets && !grow(&map->shards[i])) {
-            berth__block_map_finish(map);
+    if (BERTH_LIKELY(atomic_load_explicit(&map->prepared, memory_order_acquire)))
+        return true;
+    for (int i = 0; i < BERTH__BLOCK_SHARDS; i++) {
+        lock(&map->shards[i]);
+        bool there = map->shards[i].buckets || grow(&map->shards[i]);
+        unlock(&map->shards[i]);
+        if (!there)
             return false;
-        }
+    }
+    atomic_store_explicit(&map->prepared, true, memory_order_release);
     return true;
 }
 
@@ -94,7 +99,7 @@ static berth__block_entry **find(berth__block_shard *shard, uintptr_t address)
     if (!shard->buckets)
         return NULL;
     berth__block_entry **link = &shard->buckets[bucket_of(shard, address)];
-    while (*link && (*link)->address != address)
+    while (*link && berth__untag((*link)->address) != berth__untag(address))
         link = &(*link)->next;
     return *link ? link : NULL;
 }
@@ -145,6 +150,18 @@ bool berth__block_map_read(berth__block_map *map, const void *address, void *cop
     berth__block_entry **link = find(shard, (uintptr_t)address);
     if (link)
         memcpy(copy, *link, entry_bytes);
+    unlock(shard);
+    return link != NULL;
+}
+
+bool berth__block_map_write(berth__block_map *map, const void *address, size_t offset, const void *bytes,
+                            size_t size_bytes)
+{
+    berth__block_shard *shard = shard_of(map, (uintptr_t)address);
+    lock(shard);
+    berth__block_entry **link = find(shard, (uintptr_t)address);
+    if (link)
+        memcpy((char *)*link + offset, bytes, size_bytes);
     unlock(shard);
     return link != NULL;
 }

@@ -9,7 +9,7 @@ typedef struct berth__pointers_node {
 
 static node **bucket_of(berth__pointers *map, const void *key)
 {
-    uint64_t mixed = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = (uint64_t)berth__untag((uintptr_t)key) * 0x9e3779b97f4a7c15u;
     return &map->buckets[mixed >> 58];
 }
 
@@ -35,7 +35,7 @@ void *berth__pointers_take(berth__pointers *map, const void *key, berth__rank ra
     node *found = NULL;
     berth__spin_lock(&map->lock, rank);
     for (node **link = bucket_of(map, key); *link; link = &(*link)->next)
-        if ((*link)->key == key) {
+        if (berth__untag((uintptr_t)(*link)->key) == berth__untag((uintptr_t)key)) {
             found = *link;
             *link = found->next;
             break;

@@ -152,6 +152,7 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
     a->deallocate = ops->deallocate;
     a->embedded = true;
     a->header = BERTH__HEADER_NONE;
+    a->knows_blocks = false;
     atomic_init(&a->references, 1);
     fill_absent(&a->ops);
 }
@@ -282,16 +283,29 @@ BERTH_HOT berth_status berth_deallocate(berth_allocator *a, void *p, size_t size
     return berth__deallocate(a, p, size_bytes, stream);
 }
 
-/* What `p` holds, from the caller, from tracking, or from the source. */
+static berth_status not_live(berth_allocator *a, const void *p)
+{
+    return berth__fail(BERTH_BAD_FREE, "%p is not a live block of %s: freed already, or not its own", p,
+                       a->ops.name(a->self));
+}
+
+/* What `p` holds, from the caller, from tracking, or from the source. One that knows its blocks is asked first,
+ * since the bytes of a block that is not live must not be read. */
 static berth_status old_size(berth_allocator *a, const void *p, size_t told_bytes, size_t *out)
 {
-    if (told_bytes) {
+    if (told_bytes && !a->knows_blocks) {
         *out = told_bytes;
         return BERTH_OK;
     }
-    if (a->ops.requested_size(a->self, p, out) == BERTH_OK)
-        return BERTH_OK;
-    if (a->ops.allocated_size_slow(a->self, p, out) == BERTH_OK)
+    berth_status status = a->ops.requested_size(a->self, p, out);
+    if (status == BERTH_UNSUPPORTED) {
+        status = a->ops.allocated_size_slow(a->self, p, out);
+        if (told_bytes && (status != BERTH_OK || told_bytes < *out))
+            *out = told_bytes;
+    }
+    if (status == BERTH_NOT_FOUND)
+        return not_live(a, p);
+    if (status == BERTH_OK || told_bytes)
         return BERTH_OK;
     return berth__fail(BERTH_UNSUPPORTED,
                        "%s cannot tell how large the old block is; pass its size to berth_reallocate",

@@ -40,6 +40,9 @@ struct berth_allocator {
     /* What is in front of its blocks. A decorator that hands blocks through as they are says what the inner
      * allocator does. */
     berth__header_use header;
+    /* What it says of sizes is about its own blocks: a pointer that it does not find is no live block. Not so
+     * for a user's wrapper with blocks of its own, whose questions go to an inner allocator. */
+    bool knows_blocks;
 };
 
 /* Fills an embedded handle with one reference. `ops` may lack optional operations, not required ones. */

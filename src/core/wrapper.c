@@ -128,6 +128,7 @@ void berth__wrapper_init(berth__wrapper *w, const berth_allocator_ops *ops, bert
 {
     berth__allocator_init(&w->base, ops, w);
     w->inner = berth_allocator_retain(inner);
+    w->base.knows_blocks = inner->knows_blocks && ops->requested_size == forward_requested_size;
     if (ops->allocate == forward_allocate) {
         w->base.allocate = inner->allocate;
         w->base.allocate_self = inner->allocate_self;
@@ -295,6 +296,7 @@ berth_status berth_wrapper_create(berth_allocator *inner, const berth_allocator_
     w->self = self;
     berth__wrapper_init(&w->base, &ops, inner);
     if (copy.allocate) {
+        w->base.base.knows_blocks = false;
         w->base.base.allocate = copy.allocate;
         w->base.base.allocate_self = self;
     }

@@ -1,5 +1,6 @@
 /* The adapter: an allocator over the malloc and free of any heap, with alignment and figures added. */
 #include "base/header.h"
+#include "base/words.h"
 #include "core/allocator.h"
 #include "count/meter.h"
 
@@ -35,19 +36,20 @@ static berth_status adapter_allocate(void *self, size_t size_bytes, size_t align
                                      const berth_request *request, void **out)
 {
     struct adapter *a = self;
-    if (alignment < sizeof(berth__header))
-        alignment = sizeof(berth__header);
+    alignment = berth__header_alignment(size_bytes, alignment);
     char *raw = get_raw(a, size_bytes + room_for(alignment), (request->flags & BERTH_ZEROED) != 0);
     if (BERTH_UNLIKELY(!raw)) {
         berth__meter_count_failure(&a->meter);
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s has no %zu bytes at alignment %zu", a->family.name,
-                           size_bytes, alignment);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s has no %s at alignment %zu", a->family.name,
+                           BERTH__SIZE(size_bytes), alignment);
     }
     uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
-    berth__header *header = berth__header_of((void *)block);
-    header->size_and_tag = size_bytes;
-    header->offset = (uint32_t)(block - (uintptr_t)raw);
-    header->check = berth__header_check((void *)block, header->offset);
+    if (BERTH_UNLIKELY(!berth__header_put((void *)block, size_bytes, (uint32_t)(block - (uintptr_t)raw)))) {
+        a->family.free(raw);
+        berth__meter_count_failure(&a->meter);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of a block of %s",
+                           BERTH__SIZE(size_bytes));
+    }
     berth__meter_add(&a->meter, size_bytes);
     *out = (void *)block;
     return BERTH_OK;
@@ -63,26 +65,24 @@ static berth_status adapter_deallocate(void *self, void *p, size_t size_bytes, b
 {
     (void)size_bytes, (void)stream;
     struct adapter *a = self;
-    if (BERTH_UNLIKELY(!berth__header_is_live(p)))
+    berth__header header;
+    if (BERTH_UNLIKELY(!berth__header_take(p, &header)))
         return bad_pointer(a, BERTH_BAD_FREE, p);
-    berth__header *header = berth__header_of(p);
-    uint64_t size = berth__size_of_word(header->size_and_tag);
-    header->check = ~header->check;
-    a->family.free((char *)p - header->offset);
-    berth__meter_sub(&a->meter, size);
+    a->family.free((char *)p - header.offset);
+    berth__meter_sub(&a->meter, berth__size_of_word(header.size_and_tag));
     return BERTH_OK;
 }
 
 static berth_status adapter_size_slow(void *self, const void *p, size_t *out)
 {
     struct adapter *a = self;
+    berth__header header;
+    if (!berth__header_read(p, &header))
+        return bad_pointer(a, BERTH_NOT_FOUND, p);
     if (!a->family.usable_size)
         return berth__fail(BERTH_UNSUPPORTED, "%s cannot tell what it gave for a block", a->family.name);
-    if (!berth__header_is_live(p))
-        return bad_pointer(a, BERTH_NOT_FOUND, p);
-    const berth__header *header = berth__header_of(p);
-    size_t usable = a->family.usable_size((char *)(uintptr_t)p - header->offset) - header->offset;
-    size_t asked = (size_t)berth__size_of_word(header->size_and_tag);
+    size_t usable = a->family.usable_size((char *)(uintptr_t)p - header.offset) - header.offset;
+    size_t asked = (size_t)berth__size_of_word(header.size_and_tag);
     *out = usable > asked ? usable : asked;
     return BERTH_OK;
 }
@@ -150,6 +150,7 @@ berth_status berth_adapter_create(const berth_malloc_family *family, berth_alloc
     if (!a)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an adapter's handle");
     berth__allocator_init(&a->base, &adapter_ops, a);
+    a->base.knows_blocks = true;
     a->base.header = BERTH__HEADER_PLAIN;
     a->family = *family;
     berth__meter_init(&a->meter, false);

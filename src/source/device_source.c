@@ -185,7 +185,7 @@ static berth_status source_owns(void *self, const void *p)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to look through the blocks of %s", s->name);
     berth_status status = BERTH_NOT_FOUND;
     for (size_t i = 0; i < count && status != BERTH_OK; i++)
-        if ((uintptr_t)p - all[i].entry.address < all[i].size_bytes)
+        if (berth__distance(p, all[i].entry.address) < all[i].size_bytes)
             status = BERTH_OK;
     berth__heap_free(all);
     return status;
@@ -272,6 +272,7 @@ berth_status berth_device_allocator_create(berth_device device, berth_memory_kin
     atomic_init(&s->holders, 1);
     berth__meter_init(&s->meter, false);
     berth__allocator_init(&s->base, &source_ops, s);
+    s->base.knows_blocks = true;
     *out = &s->base;
     return BERTH_OK;
 }

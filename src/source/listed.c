@@ -6,9 +6,12 @@
 bool berth__listed_init(berth__listed *l, const berth_allocator_ops *ops)
 {
     memset(l, 0, sizeof *l);
-    if (!berth__block_map_prepare(&l->blocks))
+    if (!berth__block_map_prepare(&l->blocks)) {
+        berth__block_map_finish(&l->blocks);
         return false;
+    }
     berth__allocator_init(&l->base, ops, l);
+    l->base.knows_blocks = true;
     berth__meter_init(&l->meter, false);
     atomic_init(&l->next_id, 1);
     return true;
@@ -87,7 +90,7 @@ static berth_status listed_owns(void *self, const void *p)
     const berth__listed_block *blocks = copies;
     bool inside = false;
     for (size_t i = 0; i < count && !inside; i++)
-        inside = (uintptr_t)p - blocks[i].entry.address < blocks[i].size_bytes;
+        inside = berth__distance(p, blocks[i].entry.address) < blocks[i].size_bytes;
     berth__heap_free(copies);
     return inside ? BERTH_OK : BERTH_NOT_FOUND;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/header.h"
+#include "base/words.h"
 #include "core/allocator.h"
 #include "core/environment.h"
 #include "count/meter.h"
@@ -65,10 +66,9 @@ static void warn_of_large(struct system *s, uint64_t size_bytes)
         find_thresholds(s);
     if (size_bytes > atomic_load(&s->large_warning_bytes) && is_worth_saying(&s->large_warnings, &number))
         berth__log(BERTH_LOG_WARNING,
-                   "an allocation of %llu bytes exceeds %.4g%% of memory; this is a warning and not a limit "
+                   "an allocation of %s exceeds %.4g%% of memory; this is a warning and not a limit "
                    "(number %llu of its kind)",
-                   (unsigned long long)size_bytes, s->large_warning_fraction * 100,
-                   (unsigned long long)number);
+                   BERTH__SIZE(size_bytes), s->large_warning_fraction * 100, (unsigned long long)number);
 }
 
 /* Asked only when the meter has claimed more than ever, so it costs nothing in the steady state. */
@@ -76,11 +76,10 @@ static void warn_of_total(struct system *s)
 {
     uint64_t number = 0, in_use = berth__meter_in_use(&s->meter);
     if (in_use > atomic_load(&s->total_warning_bytes) && is_worth_saying(&s->total_warnings, &number))
-        berth__log(
-            BERTH_LOG_WARNING,
-            "%llu bytes in use exceed %.4g%% of memory; this is a warning and not a limit (number %llu "
-            "of its kind)",
-            (unsigned long long)in_use, s->total_warning_fraction * 100, (unsigned long long)number);
+        berth__log(BERTH_LOG_WARNING,
+                   "%s in use exceed %.4g%% of memory; this is a warning and not a limit (number %llu "
+                   "of its kind)",
+                   BERTH__SIZE(in_use), s->total_warning_fraction * 100, (unsigned long long)number);
 }
 
 static inline bool is_large(struct system *s, size_t size_bytes)
@@ -101,29 +100,39 @@ BERTH__COLD static berth_status count_slow(struct system *s, size_t size_bytes)
 
 /* ---- Blocks -------------------------------------------------------------------------------------- */
 
-/* What a block needs beyond its size: room for the header, which aligning never lacks, since malloc aligns to
- * 16 bytes itself. */
-static inline size_t surplus(size_t alignment)
+/* What a block needs beyond its size, which is room for the header too: malloc aligns to 16 bytes itself. */
+static inline size_t surplus(size_t size_bytes, size_t alignment)
 {
-    return alignment < sizeof(berth__header) ? sizeof(berth__header) : alignment;
+    return berth__header_alignment(size_bytes, alignment);
 }
 
-static inline void *place(char *raw, size_t size_bytes, size_t alignment)
+/* Where the block starts in a raw one that has `room` beyond its size. */
+static inline char *place(char *raw, size_t room)
 {
-    uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
-    berth__header *header = berth__header_of((void *)block);
-    header->size_and_tag = size_bytes;
-    header->offset = (uint32_t)(block - (uintptr_t)raw);
-    header->check = berth__header_check((void *)block, header->offset);
-    return (void *)block;
+    uintptr_t start = ((uintptr_t)raw + sizeof(berth__header) + room - 1) & ~(uintptr_t)(room - 1);
+    return raw + (start - (uintptr_t)raw);
 }
 
 BERTH__COLD static berth_status no_memory(struct system *s, size_t size_bytes, size_t alignment)
 {
     berth__meter_count_failure(&s->meter);
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
-                       "the system has no %zu bytes at alignment %zu; ask for less or free something first",
-                       size_bytes, alignment);
+                       "the system has no %s at alignment %zu; ask for less or free something first",
+                       BERTH__SIZE(size_bytes), alignment);
+}
+
+/* The ways of blocks that start at a page are out of line: the short ones then have nothing to save. */
+BERTH__COLD static berth_status allocate_far(struct system *s, char *raw, char *block, size_t size_bytes,
+                                             void **out)
+{
+    if (!berth__header_put(block, size_bytes, (uint32_t)(block - raw))) {
+        free(raw);
+        berth__meter_count_failure(&s->meter);
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of a block of %s",
+                           BERTH__SIZE(size_bytes));
+    }
+    *out = block;
+    return count_slow(s, size_bytes);
 }
 
 BERTH__COLD static berth_status bad_pointer(berth_status status, const void *p)
@@ -136,31 +145,48 @@ BERTH_HOT static berth_status system_allocate(void *self, size_t size_bytes, siz
                                               const berth_request *request, void **out)
 {
     struct system *s = self;
-    size_t room = surplus(alignment), raw_bytes = size_bytes + room;
+    size_t room = surplus(size_bytes, alignment), raw_bytes = size_bytes + room;
     /* calloc knows which pages come fresh from the kernel and need no clearing. */
     char *raw = BERTH_UNLIKELY(request->flags & BERTH_ZEROED) ? calloc(1, raw_bytes) : malloc(raw_bytes);
     if (BERTH_UNLIKELY(!raw))
         return no_memory(s, size_bytes, alignment);
-    *out = place(raw, size_bytes, room);
+    char *block = place(raw, room);
+    if (BERTH_UNLIKELY(berth__starts_page(block)))
+        return allocate_far(s, raw, block, size_bytes, out);
+    (void)berth__header_put(block, size_bytes, (uint32_t)(block - raw));
+    *out = block;
     if (BERTH_UNLIKELY(is_large(s, size_bytes) || !berth__meter_add_quick(&s->meter, size_bytes)))
         return count_slow(s, size_bytes);
     return BERTH_OK;
 }
 
-BERTH__COLD static void uncount_slow(struct system *s, const berth__header *header)
+BERTH__COLD static void uncount_slow(struct system *s, uint64_t size_bytes)
 {
-    (void)berth__meter_sub(&s->meter, berth__size_of_word(header->size_and_tag));
+    (void)berth__meter_sub(&s->meter, size_bytes);
+}
+
+BERTH__COLD static berth_status deallocate_far(struct system *s, void *p)
+{
+    berth__header header;
+    if (!berth__header_take(p, &header))
+        return bad_pointer(BERTH_BAD_FREE, p);
+    uncount_slow(s, berth__size_of_word(header.size_and_tag));
+    free((char *)p - header.offset);
+    return BERTH_OK;
 }
 
 BERTH_HOT static berth_status system_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     (void)size_bytes, (void)stream;
     struct system *s = self;
-    if (BERTH_UNLIKELY(!berth__header_is_live(p)))
+    if (BERTH_UNLIKELY(berth__starts_page(p)))
+        return deallocate_far(s, p);
+    if (BERTH_UNLIKELY(!berth__near_is_live(p)))
         return bad_pointer(BERTH_BAD_FREE, p);
     berth__header *header = berth__header_of(p);
-    if (BERTH_UNLIKELY(!berth__meter_sub_quick(&s->meter, berth__size_of_word(header->size_and_tag))))
-        uncount_slow(s, header);
+    uint64_t size = berth__size_of_word(header->size_and_tag);
+    if (BERTH_UNLIKELY(!berth__meter_sub_quick(&s->meter, size)))
+        uncount_slow(s, size);
     header->check = ~header->check;
     free((char *)p - header->offset);
     return BERTH_OK;
@@ -171,24 +197,31 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
 {
     (void)old_bytes;
     struct system *s = self;
-    if (!berth__header_is_live(p))
-        return bad_pointer(BERTH_BAD_FREE, p);
-    const berth__header old = *berth__header_of(p);
-    const size_t old_size = (size_t)berth__size_of_word(old.size_and_tag);
-    size_t room = surplus(alignment);
-    if (room < old.offset) /* the old block starts further in than the new one has room for */
-        room = old.offset;
-    char *raw = realloc((char *)p - old.offset, new_bytes + room);
-    if (!raw)
+    void *reserved = berth__far_reserve(); /* once the bytes have moved nothing may fail */
+    if (!reserved)
         return no_memory(s, new_bytes, alignment);
+    berth__header old;
+    if (!berth__header_take(p, &old)) {
+        berth__far_unreserve(reserved);
+        return bad_pointer(BERTH_BAD_FREE, p);
+    }
+    const size_t old_size = (size_t)berth__size_of_word(old.size_and_tag);
+    size_t room = surplus(new_bytes, alignment);
+    /* The old block may start further in than the new one has room for. */
+    char *raw = realloc((char *)p - old.offset, new_bytes + (room < old.offset ? old.offset : room));
+    if (!raw) {
+        berth__header_put_reserved(p, old.size_and_tag, old.offset, reserved);
+        return no_memory(s, new_bytes, alignment);
+    }
     /* The bytes moved with the raw block; the place may lie differently in it. */
-    uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + surplus(alignment) - 1) &
-                      ~(uintptr_t)(surplus(alignment) - 1);
+    char *block = place(raw, room);
     size_t kept = old_size < new_bytes ? old_size : new_bytes;
-    memmove((void *)block, raw + old.offset, kept);
-    *out = place(raw, new_bytes, surplus(alignment));
+    if (block != raw + old.offset)
+        memmove(block, raw + old.offset, kept);
+    berth__header_put_reserved(block, new_bytes, (uint32_t)(block - raw), reserved);
+    *out = block;
     if ((request->flags & BERTH_ZEROED) && new_bytes > kept)
-        memset((char *)*out + kept, 0, new_bytes - kept);
+        memset(block + kept, 0, new_bytes - kept);
     (void)berth__meter_sub(&s->meter, old_size);
     return count_slow(s, new_bytes);
 }
@@ -236,11 +269,11 @@ static berth_status system_no_size(void *self, const void *p, size_t *out)
 static berth_status system_size_slow(void *self, const void *p, size_t *out)
 {
     (void)self;
-    if (!berth__header_is_live(p))
+    berth__header header;
+    if (!berth__header_read(p, &header))
         return bad_pointer(BERTH_NOT_FOUND, p);
-    const berth__header *header = berth__header_of(p);
-    size_t usable = malloc_usable_size((char *)(uintptr_t)p - header->offset) - header->offset;
-    size_t asked = (size_t)berth__size_of_word(header->size_and_tag);
+    size_t usable = malloc_usable_size((char *)(uintptr_t)p - header.offset) - header.offset;
+    size_t asked = (size_t)berth__size_of_word(header.size_and_tag);
     *out = usable > asked ? usable : asked;
     return BERTH_OK;
 }
@@ -327,7 +360,8 @@ static struct system built_in = {
              .ops = SYSTEM_OPS,
              .references = 1,
              .embedded = true,
-             .header = BERTH__HEADER_PLAIN},
+             .header = BERTH__HEADER_PLAIN,
+             .knows_blocks = true},
     .reports_stats = true,
     .large_warning_fraction = 0.1,
     .total_warning_fraction = 0.5,
@@ -345,6 +379,7 @@ berth_status berth__system_create(const berth_cpu_options *options, berth_alloca
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a system allocator's handle");
     berth__allocator_init(&s->base, &system_ops, s);
     s->base.header = BERTH__HEADER_PLAIN;
+    s->base.knows_blocks = true;
     berth__meter_init(&s->meter, options->exact_peak);
     atomic_init(&s->reports_stats, options->stats != BERTH_STATS_OFF);
     s->large_warning_fraction = options->large_warning_fraction;

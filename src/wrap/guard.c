@@ -18,6 +18,12 @@
 
 enum { ZONE_BYTE = 0xfb, FREED_BYTE = 0xdf, REDZONE_MAX = 64 << 10, GRANULE = 16 };
 
+/* The queue's link is apart from what the maps copy out under their own locks. */
+struct kept {
+    berth__guarded block;
+    struct kept *newer; /* guard: queue_lock */
+};
+
 struct guard {
     berth__wrapper base;
     berth_guard_options options;
@@ -27,9 +33,9 @@ struct guard {
     _Atomic uint64_t next_id;
     _Atomic uint64_t holders; /* 1 for the handle, 1 for each live block */
     berth__spin queue_lock;
-    berth__guarded *oldest; /* guard: queue_lock */
-    berth__guarded *newest; /* guard: queue_lock */
-    size_t kept_bytes;      /* guard: queue_lock */
+    struct kept *oldest; /* guard: queue_lock */
+    struct kept *newest; /* guard: queue_lock */
+    size_t kept_bytes;   /* guard: queue_lock */
 };
 
 /* ---- Zones --------------------------------------------------------------------------------------- */
@@ -143,30 +149,31 @@ static void drop_holder(struct guard *g)
 
 static size_t kept_size(const berth__guarded *block)
 {
-    return raw_bytes(block) + sizeof *block; /* many tiny blocks are bounded too */
+    return raw_bytes(block) + sizeof(struct kept); /* many tiny blocks are bounded too */
 }
 
 /* The oldest while there is more than `keep_bytes`, out of the queue; NULL when there is not. */
 static berth__guarded *pop_above(struct guard *g, size_t keep_bytes)
 {
     berth__spin_lock(&g->queue_lock, BERTH__RANK_WRAP);
-    berth__guarded *block = g->kept_bytes > keep_bytes ? g->oldest : NULL;
-    if (block) {
-        g->oldest = block->newer;
+    struct kept *oldest = g->kept_bytes > keep_bytes ? g->oldest : NULL;
+    if (oldest) {
+        g->oldest = oldest->newer;
         if (!g->oldest)
             g->newest = NULL;
-        g->kept_bytes -= kept_size(block);
+        g->kept_bytes -= kept_size(&oldest->block);
     }
     berth__spin_unlock(&g->queue_lock, BERTH__RANK_WRAP);
-    return block;
+    return oldest ? &oldest->block : NULL;
 }
 
 static void push(struct guard *g, berth__guarded *block)
 {
-    block->newer = NULL;
+    struct kept *newest = (struct kept *)block;
     berth__spin_lock(&g->queue_lock, BERTH__RANK_WRAP);
-    *(g->newest ? &g->newest->newer : &g->oldest) = block;
-    g->newest = block;
+    newest->newer = NULL;
+    *(g->newest ? &g->newest->newer : &g->oldest) = newest;
+    g->newest = newest;
     g->kept_bytes += kept_size(block);
     berth__spin_unlock(&g->queue_lock, BERTH__RANK_WRAP);
 }
@@ -219,7 +226,7 @@ static berth_status guard_allocate(void *self, size_t size_bytes, size_t alignme
     struct guard *g = self;
     size_t front = berth__align_up(g->options.redzone_bytes, alignment > GRANULE ? alignment : GRANULE);
     size_t behind = berth__align_up(size_bytes + g->options.redzone_bytes, GRANULE);
-    berth__guarded *block = berth__heap_alloc(sizeof *block);
+    berth__guarded *block = berth__heap_alloc(sizeof(struct kept));
     if (BERTH_UNLIKELY(!block))
         return no_memory(g, size_bytes);
     void *raw = NULL;
@@ -332,7 +339,7 @@ static bool find_live(struct guard *g, const void *p, berth__guarded *found)
     const berth__guarded *blocks = copies;
     bool there = false;
     for (size_t i = 0; i < count && !there; i++) {
-        there = (uintptr_t)p - blocks[i].entry.address < blocks[i].size_bytes;
+        there = berth__distance(p, blocks[i].entry.address) < blocks[i].size_bytes;
         if (there)
             *found = blocks[i];
     }
@@ -356,11 +363,11 @@ static berth_status guard_record_use(void *self, const void *p, berth_stream *st
     berth_status status = inner->ops.record_use(inner->self, p, stream);
     if (status != BERTH_OK)
         return status;
-    berth__guarded *block = (berth__guarded *)(void *)berth__block_map_take(&g->live, block_of(&found));
-    if (!block)
+    /* In its place: a block that is taken out for a moment is not there for others. */
+    const bool used = true;
+    if (!berth__block_map_write(&g->live, block_of(&found), offsetof(berth__guarded, used_by_stream), &used,
+                                sizeof used))
         return berth__fail(BERTH_NOT_FOUND, "%p was freed meanwhile", p);
-    block->used_by_stream = true;
-    (void)BERTH_ASSERT(berth__block_map_put(&g->live, &block->entry), "a prepared map takes every block");
     return BERTH_OK;
 }
 
@@ -571,6 +578,7 @@ berth_status berth_guard_create(berth_allocator *inner, const berth_guard_option
     memset(g, 0, sizeof *g);
     if (!berth__block_map_prepare(&g->live) || !berth__block_map_prepare(&g->kept)) {
         berth__block_map_finish(&g->live);
+        berth__block_map_finish(&g->kept);
         berth__heap_free(g);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a guard's maps");
     }
@@ -581,6 +589,7 @@ berth_status berth_guard_create(berth_allocator *inner, const berth_guard_option
     berth__meter_init(&g->meter, false);
     berth_allocator_ops ops = guard_ops();
     berth__wrapper_init(&g->base, &ops, inner);
+    g->base.base.knows_blocks = true;
     *out = &g->base.base;
     return BERTH_OK;
 }

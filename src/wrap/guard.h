@@ -15,7 +15,6 @@ typedef struct berth__guarded {
     const char *label;
     const berth__stack *allocated_by;
     const berth__stack *freed_by; /* NULL while live */
-    struct berth__guarded *newer; /* in the quarantine; guard: its lock */
     uint32_t front_bytes;         /* from the raw block to ours */
     uint32_t back_bytes;          /* behind it */
     bool used_by_stream;          /* its bytes may be in use after the free: never filled, never kept back */

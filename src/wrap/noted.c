@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/words.h"
+
 struct mapped_note {
     berth__block_entry entry;
     berth__note note;
@@ -28,6 +30,12 @@ static berth_status refuse(const void *p)
                        p);
 }
 
+static berth_status no_note(size_t size_bytes)
+{
+    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the note of a block of %s",
+                       BERTH__SIZE(size_bytes));
+}
+
 /* ---- In the map ---------------------------------------------------------------------------------- */
 
 static berth_status allocate_mapped(berth__noted *w, size_t size_bytes, size_t alignment,
@@ -35,8 +43,7 @@ static berth_status allocate_mapped(berth__noted *w, size_t size_bytes, size_t a
 {
     struct mapped_note *mapped = berth__heap_alloc(sizeof *mapped);
     if (!mapped)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the note of a block of %zu bytes",
-                           size_bytes);
+        return no_note(size_bytes);
     void *block = NULL;
     berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, &block);
     if (status != BERTH_OK) {
@@ -52,17 +59,41 @@ static berth_status allocate_mapped(berth__noted *w, size_t size_bytes, size_t a
 
 /* ---- Allocating and freeing ---------------------------------------------------------------------- */
 
+/* [W5] a block that starts at a page has its note in the map, so that no note is ever read across a page: what
+ * lies there may belong to nobody, or be given back by now. Large blocks are made to start at one. */
+static bool keep_note(berth__noted *w, void *block, const berth__note *note)
+{
+    if (!berth__starts_page(block)) {
+        *berth__note_of(block) = *note;
+        return true;
+    }
+    struct mapped_note *mapped = berth__heap_alloc(sizeof *mapped);
+    if (!mapped)
+        return false;
+    mapped->entry.address = (uintptr_t)block;
+    mapped->note = *note;
+    if (berth__block_map_put(&w->map, &mapped->entry))
+        return true;
+    berth__heap_free(mapped);
+    return false;
+}
+
 static berth_status allocate_in_front(berth__noted *w, size_t size_bytes, size_t alignment,
                                       const berth_request *request, uint64_t whom, void **out)
 {
-    size_t room = alignment < sizeof(berth__note) ? sizeof(berth__note) : alignment;
+    size_t room = berth__header_alignment(size_bytes, alignment);
+    if (room < sizeof(berth__note))
+        room = sizeof(berth__note);
     void *raw = NULL;
     berth_status status = berth__allocate(w->base.inner, size_bytes + room, room, request, &raw);
     if (status != BERTH_OK)
         return status;
     void *block = (char *)raw + room;
-    *berth__note_of(block) =
-        (berth__note){.size_bytes = size_bytes, .whom = whom, .seal = berth__note_seal(block, room)};
+    berth__note note = {.size_bytes = size_bytes, .whom = whom, .seal = berth__note_seal(block, room)};
+    if (!keep_note(w, block, &note)) {
+        (void)berth__deallocate(w->base.inner, raw, size_bytes + room, request->stream);
+        return no_note(size_bytes);
+    }
     *out = block;
     return BERTH_OK;
 }
@@ -93,8 +124,10 @@ static berth_status take_mapped(berth__noted *w, void *p, berth__note *note)
     return BERTH_OK;
 }
 
-static berth_status take_in_front(void *p, berth__note *note)
+static berth_status take_in_front(berth__noted *w, void *p, berth__note *note)
 {
+    if (berth__starts_page(p))
+        return take_mapped(w, p, note);
     if (!berth__has_note(p))
         return refuse(p);
     *note = *berth__note_of(p);
@@ -106,8 +139,9 @@ static berth_status ask_size(berth__noted *w, const void *p, berth__note *note)
 {
     size_t size = 0;
     berth_allocator *inner = w->base.inner;
-    if (w->place == BERTH__NOTE_SIZE_KNOWN && berth__header_is_live(p))
-        size = (size_t)berth__header_size(p);
+    berth__header header;
+    if (w->place == BERTH__NOTE_SIZE_KNOWN && berth__header_read(p, &header))
+        size = (size_t)berth__size_of_word(header.size_and_tag);
     else if (w->place == BERTH__NOTE_SIZE_KNOWN ||
              inner->ops.requested_size(inner->self, p, &size) != BERTH_OK)
         return refuse(p);
@@ -119,7 +153,7 @@ berth_status berth__noted_take(berth__noted *w, void *p, berth__note *note)
 {
     switch (w->place) {
     case BERTH__NOTE_IN_FRONT:
-        return take_in_front(p, note);
+        return take_in_front(w, p, note);
     case BERTH__NOTE_IN_MAP:
         return take_mapped(w, p, note);
     case BERTH__NOTE_SIZE_KNOWN:
@@ -143,7 +177,7 @@ berth_status berth__noted_release(berth__noted *w, void *p, const berth__note *n
 /* The note without taking it away. */
 static berth_status read_note(berth__noted *w, const void *p, berth__note *note)
 {
-    if (w->place == BERTH__NOTE_IN_FRONT) {
+    if (w->place == BERTH__NOTE_IN_FRONT && !berth__starts_page(p)) {
         if (!berth__has_note(p))
             return berth__fail(BERTH_NOT_FOUND, "%p is not a live block of this allocator", p);
         *note = *berth__note_of(p);
@@ -233,9 +267,12 @@ bool berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocato
     else
         w->place = !tracks && berth__is_host_accessible(inner) ? BERTH__NOTE_IN_FRONT : BERTH__NOTE_IN_MAP;
     memset(&w->map, 0, sizeof w->map);
-    if (w->place == BERTH__NOTE_IN_MAP && !berth__block_map_prepare(&w->map))
+    if (w->place == BERTH__NOTE_IN_MAP && !berth__block_map_prepare(&w->map)) {
+        berth__block_map_finish(&w->map);
         return false;
+    }
     berth__wrapper_init(&w->base, &all, inner);
+    w->base.base.knows_blocks = inner->knows_blocks;
     return true;
 }
 

@@ -7,7 +7,8 @@
  *      |<------------- room ------------->|<-------- size -------->|
  *      |              | note, 32 bytes    |
  *
- * `room` is the alignment, at least 32. Elsewhere (device memory, addresses without memory) notes are in a
+ * `room` is the alignment, at least 32, and for a large block a page. The note of a block that starts at a page
+ * is in a map [W5]. Elsewhere (device memory, addresses without memory) notes are in a
  * map, and also over an inner allocator that tracks sizes: it shows its blocks to others, who must see what
  * the caller has. A decorator that needs the size only asks such an allocator, and adds nothing; nor does it
  * over a source that knows its blocks' sizes in a header. */

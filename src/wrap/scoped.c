@@ -10,7 +10,7 @@
 BERTH__COLD static berth_status tag_and_add(void *block, size_t size_bytes, const berth_request *request)
 {
     uint64_t tag = berth__account_find(request);
-    berth__header_of(block)->size_and_tag = tag << BERTH__TAG_SHIFT | size_bytes;
+    berth__header_set_word(block, tag << BERTH__TAG_SHIFT | size_bytes);
     berth__account_add(tag, size_bytes);
     return BERTH_OK;
 }
@@ -40,7 +40,7 @@ static __attribute__((noinline)) berth_status labelled_allocate(berth__noted *w,
     if (BERTH_UNLIKELY(!mine || mine->cache[place].text != request->label || !mine->cache[place].tag))
         return tag_and_add(*out, size_bytes, request);
     uint64_t key = mine->cache[place].tag << BERTH__TAG_SHIFT;
-    berth__header_of(*out)->size_and_tag = key + size_bytes;
+    berth__header_set_word(*out, key + size_bytes);
     if (BERTH_UNLIKELY(!berth__quota_take_quick(&mine->cache[place].label->quota, size_bytes)))
         return add_to_account(key, size_bytes);
     berth__holder_add(mine, size_bytes);
@@ -60,7 +60,7 @@ static berth_status tagged_allocate(void *self, size_t size_bytes, size_t alignm
     berth__quota_slot *slot = memo->slot;
     if (BERTH_UNLIKELY(!slot))
         return tag_and_add(*out, size_bytes, &berth__plain_request);
-    berth__header_of(*out)->size_and_tag = memo->key + size_bytes;
+    berth__header_set_word(*out, memo->key + size_bytes);
     if (BERTH_UNLIKELY(!berth__quota_take_at(slot, size_bytes)))
         return add_to_account(memo->key, size_bytes);
     berth__holder *mine = memo->value;

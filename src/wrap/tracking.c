@@ -504,6 +504,7 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     t->measures = t->inner_sizes || options->track_sizes;
     berth_allocator_ops ops = tracking_ops(t->measures);
     berth__wrapper_init(&t->base, &ops, inner);
+    t->base.base.knows_blocks = t->measures || inner->knows_blocks;
     t->stack_depth = t->measures ? options->stack_depth : 0;
     berth__meter_init(&t->meter, options->exact_peak);
     t->table.meter = &t->meter;

@@ -41,8 +41,9 @@ static bool is_from_heap(const void *p)
     unsigned arena = 0;
     size_t size = sizeof arena;
     /* Asks which arena the raw block lies in: only jemalloc's own have one. */
-    if (berth__header_is_live(p))
-        p = (const char *)p - berth__header_of(p)->offset;
+    berth__header header;
+    if (berth__header_read(p, &header))
+        p = (const char *)p - header.offset;
     return mallctl("arenas.lookup", &arena, &size, &p, sizeof p) == 0;
 }
 #endif

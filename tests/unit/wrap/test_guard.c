@@ -62,7 +62,9 @@ __attribute__((noinline)) static void *allocate_here(berth_allocator *a, size_t 
     return p;
 }
 
-__attribute__((noinline)) static berth_status free_here(berth_allocator *a, void *p)
+/* In a section of its own: no other function is within reach of is_among. */
+__attribute__((noinline, section("text_of_free_here"))) static berth_status free_here(berth_allocator *a,
+                                                                                      void *p)
 {
     berth_status status = berth_deallocate(a, p, 0, NULL);
     __asm__ volatile("" ::: "memory");
@@ -348,6 +350,59 @@ static void bad_options_are_refused(void **state)
     assert_int_equal(berth_guard_check(NULL, NULL), BERTH_INVALID_ARGUMENT);
 }
 
+/* ---- Uses by streams, from two threads --------------------------------------------------------------- */
+
+static berth_status use_is_fine(void *self, const void *p, berth_stream *stream)
+{
+    (void)self, (void)p, (void)stream;
+    return BERTH_OK;
+}
+
+struct used {
+    berth_allocator *guard;
+    void *p;
+    berth_stream *stream;
+    _Atomic bool over;
+    _Atomic unsigned missed;
+};
+
+static void *note_uses(void *argument)
+{
+    struct used *used = argument;
+    while (!atomic_load(&used->over))
+        atomic_fetch_add(&used->missed, berth_record_use(used->guard, used->p, used->stream) != BERTH_OK);
+    return NULL;
+}
+
+static void a_block_is_there_while_its_use_is_noted(void **state)
+{
+    (void)state;
+    berth_allocator *system = new_system(), *inner = NULL;
+    berth_allocator_ops ops = {.struct_size = sizeof ops, .record_use = use_is_fine};
+    struct used used = {0};
+    pthread_t threads[2];
+    assert_int_equal(berth_wrapper_create(system, &ops, NULL, &inner), BERTH_OK);
+    assert_int_equal(berth_guard_create(inner, NULL, &used.guard), BERTH_OK);
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &used.stream), BERTH_OK);
+    used.p = take(used.guard, 1000);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, note_uses, &used), 0);
+    for (int i = 0; i < 100000; i++) {
+        size_t size = 0;
+        if (berth_requested_size(used.guard, used.p, &size) != BERTH_OK)
+            atomic_fetch_add(&used.missed, 1);
+    }
+    atomic_store(&used.over, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&used.missed), 0);
+    assert_int_equal(berth_deallocate(used.guard, used.p, 1000, used.stream), BERTH_OK);
+    berth_stream_destroy(used.stream);
+    berth_allocator_release(used.guard);
+    berth_allocator_release(inner);
+    berth_allocator_release(system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +417,7 @@ int main(void)
         cmocka_unit_test(work_under_way_is_left_alone),
         cmocka_unit_test(threads_share_it),
         cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(a_block_is_there_while_its_use_is_noted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
