@@ -167,10 +167,6 @@ static void in_child(void)
 /* Early: handlers of the program that come later run outside of ours, and may wait for its threads. */
 __attribute__((constructor(110))) static void watch_forks(void)
 {
-    static bool watched;
-    if (watched)
-        return;
-    watched = true;
     if (pthread_atfork(prepare, in_parent, in_child) != 0)
         berth__log(BERTH_LOG_WARNING, "no memory to watch for forks: a child must not use this library");
 }

@@ -51,8 +51,8 @@ void berth__spin_wait_ranked(berth__spin *spin, berth__rank rank);
 
 static inline void berth__spin_lock(berth__spin *spin, berth__rank rank)
 {
+    berth__fork_enter(rank); /* first: it may give the thread its number, under a lock of a high rank */
     BERTH__RANK_TAKE(rank);
-    berth__fork_enter(rank);
     if (BERTH_UNLIKELY(atomic_exchange_explicit(&spin->word, 1, memory_order_acquire) != 0))
         berth__spin_wait_ranked(spin, rank);
 }
@@ -60,8 +60,8 @@ static inline void berth__spin_lock(berth__spin *spin, berth__rank rank)
 static inline void berth__spin_unlock(berth__spin *spin, berth__rank rank)
 {
     atomic_store_explicit(&spin->word, 0, memory_order_release);
-    berth__fork_leave(rank);
     BERTH__RANK_GIVE(rank);
+    berth__fork_leave(rank);
 }
 
 /* A spin lock that a fork cannot leave taken, without the gate: a holder from before the fork is passed over,

@@ -17,13 +17,27 @@ static FILE *hook_file; /* guard: hook_lock. From BERTH_LOG; NULL: stderr */
 static berth_log_level default_threshold = BERTH_LOG_WARNING; /* guard: hook_lock */
 static _Thread_local bool inside_hook;
 
+/* Past the check of ranks: what that finds is told here. */
+static void lock_hook(void)
+{
+    berth__fork_enter(BERTH__RANK_LOG);
+    if (atomic_exchange_explicit(&hook_lock.word, 1, memory_order_acquire) != 0)
+        berth__spin_wait_ranked(&hook_lock, BERTH__RANK_LOG);
+}
+
+static void unlock_hook(void)
+{
+    atomic_store_explicit(&hook_lock.word, 0, memory_order_release);
+    berth__fork_leave(BERTH__RANK_LOG);
+}
+
 void berth_log_set(berth_log_fn fn, void *context, berth_log_level threshold)
 {
-    berth__spin_lock(&hook_lock, BERTH__RANK_LOG);
+    lock_hook();
     hook = fn;
     hook_context = context;
     hook_threshold = fn ? threshold : default_threshold;
-    berth__spin_unlock(&hook_lock, BERTH__RANK_LOG);
+    unlock_hook();
 }
 
 /* BERTH_LOG=LEVEL[:FILE]. Before other constructors of ours may have something to say. */
@@ -63,12 +77,12 @@ static const char *level_word(berth_log_level level)
 
 void berth__log(berth_log_level level, const char *format, ...)
 {
-    berth__spin_lock(&hook_lock, BERTH__RANK_LOG);
+    lock_hook();
     berth_log_fn fn = hook;
     void *context = hook_context;
     FILE *file = hook_file ? hook_file : stderr;
     bool wanted = level >= hook_threshold;
-    berth__spin_unlock(&hook_lock, BERTH__RANK_LOG);
+    unlock_hook();
     if (!wanted || inside_hook)
         return;
     char line[1024];

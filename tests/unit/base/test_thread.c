@@ -1,4 +1,5 @@
 /* Thread numbers and memos live as long as their thread; what a fork leaves behind holds nobody up. */
+#include "base/lock.h"
 #include "base/thread.h"
 
 #include <pthread.h>
