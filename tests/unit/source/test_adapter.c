@@ -54,6 +54,30 @@ static void a_poor_heap_is_enough(void **state)
     berth_allocator_release(a);
 }
 
+static void *late; /* a heap that gives what was freed to nobody else yet */
+
+static void late_free(void *p)
+{
+    late = p;
+}
+
+static void a_second_free_is_told(void **state)
+{
+    (void)state;
+    berth_malloc_family family = poor;
+    family.free = late_free;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_adapter_create(&family, &a), BERTH_OK);
+    void *p = take(a, 100);
+    give(a, p);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_BAD_FREE);
+    berth_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_in_use, 0);
+    poor_free(late);
+    berth_allocator_release(a);
+}
+
 static size_t usable(void *p)
 {
     return malloc_usable_size(p);
@@ -99,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_poor_heap_is_enough),
+        cmocka_unit_test(a_second_free_is_told),
         cmocka_unit_test(sizes_come_from_the_heap),
         cmocka_unit_test(bad_families_are_refused),
     };

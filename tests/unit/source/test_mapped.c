@@ -134,6 +134,22 @@ static void a_node_can_be_chosen(void **state)
     assert_int_equal(berth_mapped_allocator_create(&options, &a), BERTH_INVALID_ARGUMENT);
 }
 
+/* Every page of a freed block is gone: the kernel knows nothing at its address. */
+static void a_free_unmaps_all_of_it(void **state)
+{
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_mapped_allocator_create(NULL, &a), BERTH_OK);
+    char *p = take(a, 5 * page);
+    unsigned char resident[5];
+    assert_int_equal(mincore(p, 5 * page, resident), 0);
+    give(a, p);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(mincore(p + i * page, page, resident), -1);
+    berth_allocator_release(a);
+}
+
 static void blocks_are_mappings(void **state)
 {
     (void)state;
@@ -158,7 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefaulted_pages_are_there), cmocka_unit_test(locked_pages_are_locked),
         cmocka_unit_test(huge_pages_are_asked_for),   cmocka_unit_test(a_node_can_be_chosen),
-        cmocka_unit_test(blocks_are_mappings),
+        cmocka_unit_test(blocks_are_mappings),        cmocka_unit_test(a_free_unmaps_all_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -302,6 +302,38 @@ static void work_under_way_is_left_alone(void **state)
     berth_allocator_release(fixed);
 }
 
+static berth_status accept_use(void *self, const void *p, berth_stream *stream)
+{
+    (void)self, (void)p, (void)stream;
+    return BERTH_OK;
+}
+
+/* The same for one that was recorded, and is freed without naming the stream. */
+static void a_recorded_block_is_left_alone(void **state)
+{
+    (void)state;
+    static _Alignas(64) unsigned char region[1 << 14];
+    static const berth_allocator_ops ops = {.struct_size = sizeof ops, .record_use = accept_use};
+    berth_stream *stream = NULL;
+    berth_allocator *fixed = NULL, *inner = NULL, *a = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &fixed), BERTH_OK);
+    assert_int_equal(berth_wrapper_create(fixed, &ops, NULL, &inner), BERTH_OK);
+    assert_int_equal(berth_guard_create(inner, NULL, &a), BERTH_OK);
+    unsigned char *p = take(a, 64);
+    memset(p, 0x11, 64);
+    assert_int_equal(berth_record_use(a, p + 10, stream), BERTH_OK);
+    give(a, p);
+    size_t at = (size_t)(p - region);
+    berth__annotate_defined(region + at, 64);
+    assert_int_equal(region[at + 20], 0x11);
+    assert_int_equal(region[at + 63], 0x11);
+    berth_stream_destroy(stream);
+    berth_allocator_release(a);
+    berth_allocator_release(inner);
+    berth_allocator_release(fixed);
+}
+
 enum { THREADS = 4, ROUNDS = 3000 };
 
 static void *churn(void *a)
@@ -415,6 +447,7 @@ int main(void)
         cmocka_unit_test(it_tracks_sizes_and_ids),
         cmocka_unit_test(a_live_block_keeps_it),
         cmocka_unit_test(work_under_way_is_left_alone),
+        cmocka_unit_test(a_recorded_block_is_left_alone),
         cmocka_unit_test(threads_share_it),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(a_block_is_there_while_its_use_is_noted),

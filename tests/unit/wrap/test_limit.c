@@ -48,6 +48,64 @@ static void check_counting(berth_allocator *inner)
     berth_budget_release(budget);
 }
 
+/* What the inner allocator does not give, or does not take back, is not counted. */
+static void check_failing(berth_allocator *inner)
+{
+    berth_budget *budget = new_budget((uint64_t)1 << 61);
+    berth_allocator *a = limited(inner, budget);
+    void *p = NULL;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(berth_allocate(a, (size_t)1 << 60, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+        assert_int_equal(berth_budget_in_use(budget), 0);
+    }
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
+static void failures_cost_nothing(void **state)
+{
+    (void)state;
+    check_failing(new_system());
+    check_failing(new_tracker());
+    check_failing(new_plain());
+}
+
+static _Alignas(4096) char kept_room[8192];
+
+static berth_status keeper_allocate(void *self, size_t size_bytes, size_t alignment,
+                                    const berth_request *request, void **out)
+{
+    (void)self, (void)size_bytes, (void)alignment, (void)request;
+    *out = kept_room;
+    return BERTH_OK;
+}
+
+static berth_status keeper_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    (void)self, (void)p, (void)size_bytes, (void)stream;
+    return berth__fail(BERTH_BUSY, "not now");
+}
+
+static void what_is_not_taken_back_stays_counted(void **state)
+{
+    (void)state;
+    static const berth_allocator_ops ops = {
+        .struct_size = sizeof(berth_allocator_ops),
+        .allocate = keeper_allocate,
+        .deallocate = keeper_deallocate,
+        .destroy = plain_destroy,
+    };
+    berth_allocator *inner = NULL;
+    assert_int_equal(berth_allocator_create(&ops, NULL, &inner), BERTH_OK);
+    berth_budget *budget = new_budget(1000);
+    berth_allocator *a = limited(inner, budget);
+    void *p = take(a, 600);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_BUSY);
+    assert_int_equal(berth_budget_in_use(budget), 600);
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
 static void counts_what_was_asked_for(void **state)
 {
     (void)state;
@@ -222,6 +280,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_what_was_asked_for),
+        cmocka_unit_test(failures_cost_nothing),
+        cmocka_unit_test(what_is_not_taken_back_stays_counted),
         cmocka_unit_test(several_allocators_share_a_budget),
         cmocka_unit_test(a_failure_beneath_costs_nothing),
         cmocka_unit_test(a_changed_limit_holds_at_once),
