@@ -20,7 +20,7 @@ typedef struct berth_pool_options {
      * small. */
     double slack;
     bool compacting;
-    size_t reserve_bytes; /* address space to reserve where the device can; 0: chosen by memory */
+    size_t reserve_bytes; /* address space to reserve where the device can, and no more; 0: chosen */
     size_t segment_bytes; /* what is taken from other devices at a time, at least; 0: 20 MiB */
     berth_allocator *shares_limits_with; /* another pool: this one is private, its limits are the other's */
     /* Called without a lock when an allocation would fail, before it does: gives memory back elsewhere and
@@ -52,9 +52,12 @@ typedef struct berth_pool_options {
  *
  * An allocation that would exceed the hard limit, or that the device refuses, is tried again after idle
  * memory has been given back, after on_failure, and after waiting for blocks that streams still use (unless
- * BERTH_NO_RETRY); then it fails with words that say whether too much is live or the free memory is in
- * pieces, and what pins it. A double, foreign or stale free is BERTH_BAD_FREE and changes nothing; only two
- * threads that free one block in the same few nanoseconds may both be believed.
+ * BERTH_NO_RETRY); then it fails with words that say what stands in the way and who holds the most. Memory on
+ * its way back to the device is waited for first in any case. A double, foreign or stale free is
+ * BERTH_BAD_FREE and changes nothing; only two threads that free one block in the same few nanoseconds may
+ * both be believed.
+ *
+ * The child of a fork may use every pool, whatever other threads were doing; streams stay in the parent.
  *
  * The caller owns one reference; a pool released early goes away with its last block, after waiting for the
  * streams that still use its memory. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY,

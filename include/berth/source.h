@@ -39,7 +39,8 @@ typedef struct berth_cpu_options {
  * reference. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_allocator **out);
 
-/* Switches what an allocator of berth_cpu_allocator_create tells, at any time and from any thread. One that
+/* Switches what an allocator of berth_cpu_allocator_create, or a pool (what berth_cpu_allocator gives unless
+ * another was registered), tells, at any time and from any thread. One that
  * was made with BERTH_STATS_FULL may go to off or basic and back; its tracker stays, since it knows the live
  * blocks. One that was made without cannot become full. What is allocated while figures are off is counted
  * all the same, so that bytes_in_use is never wrong. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED

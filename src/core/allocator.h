@@ -43,6 +43,7 @@ struct berth_allocator {
     /* What it says of sizes is about its own blocks: a pointer that it does not find is no live block. Not so
      * for a user's wrapper with blocks of its own, whose questions go to an inner allocator. */
     bool knows_blocks;
+    void (*show_stats)(void *self, bool show); /* NULL: its figures cannot be switched this way */
 };
 
 /* Fills an embedded handle with one reference. `ops` may lack optional operations, not required ones. */

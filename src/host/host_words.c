@@ -3,29 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "count/scope.h"
 #include "host/host.h"
 
-enum { SIZE_WORDS = 48, LABELS_SEEN = 64 };
+enum { LABELS_SEEN = 64 };
 
-/* "512 bytes", "1.5 MiB (1572864 bytes)". */
-static const char *size_words(uint64_t bytes, char words[SIZE_WORDS])
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double size = (double)bytes / 1024;
-    size_t unit = 0;
-    while (size >= 1024 && unit + 1 < BERTH_COUNT_OF(units)) {
-        size /= 1024;
-        unit++;
-    }
-    if (bytes < 1024)
-        (void)snprintf(words, SIZE_WORDS, "%llu byte%s", (unsigned long long)bytes, bytes == 1 ? "" : "s");
-    else
-        (void)snprintf(words, SIZE_WORDS, "%.4g %s (%llu bytes)", size, units[unit],
-                       (unsigned long long)bytes);
-    return words;
-}
-#define SIZE(bytes) size_words((bytes), (char[SIZE_WORDS]){0})
+#define SIZE(bytes) BERTH__SIZE(bytes)
 
 /* What is taken, and the labels that hold it. */
 typedef struct holdings {

@@ -303,6 +303,12 @@ static berth_status allocate_elsewhere(berth__pool *pool, struct attempt *a, voi
     }
     if (!a->counted)
         berth__meter_add_true_counted(&pool->meter, a->rounded);
+    /* What comes from a stock was warned of when it was first cut, and a total can only be new when the pool
+     * has grown. */
+    if (berth__warnings_is_large(&pool->warnings, a->size_bytes))
+        berth__warn_of_large(&pool->warnings, a->size_bytes);
+    if (a->growths)
+        berth__warn_of_total(&pool->warnings, berth__meter_in_use(&pool->meter));
     return finish_allocation(pool, span, a->request, out);
 }
 

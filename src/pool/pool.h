@@ -6,7 +6,8 @@
  *     pool_release.c  giving back: limits, decay, memory on its way to the device
  *     pool_wait.c     blocks that streams may still use
  *     pool_fork.c     all pools there are, for forks
- *     pool_explain.c  snapshots, text, and why an allocation failed
+ *     pool_explain.c  snapshots and text
+ *     pool_words.c    why an allocation failed
  *
  * The lock guards everything but what says otherwise. No driver call and no user code runs under it: a span
  * is taken out of the arena first, so that nobody else sees it, and put back afterwards [P1]. */
@@ -17,6 +18,7 @@
 #include "berth/pool.h"
 #include "core/allocator.h"
 #include "count/meter.h"
+#include "count/warnings.h"
 #include "device/device.h"
 #include "pool/arena.h"
 #include "pool/stock.h"
@@ -65,8 +67,10 @@ typedef struct berth__pool {
     uint64_t number; /* never used twice in a process: what threads remember of a pool goes by it */
     berth_device device;
     berth_memory_kind memory_kind;
+    bool on_host;       /* the memory is the host's: warnings, and what a shortage is called */
     bool annotates;     /* a memory checker listens, and the memory is the host's */
     size_t granularity; /* of mapping; 0: the device has no virtual memory */
+    bool chose_reserve; /* the user did not say how much address space; then segments may follow */
     size_t segment_bytes;
     uint64_t decay_ns;
     double slack;
@@ -80,7 +84,9 @@ typedef struct berth__pool {
     berth__pool_budget *budget;
     berth__segment *main; /* the reserved address space, an empty one without virtual memory */
     /* their own guards */
-    berth__meter meter; /* the threads' stocks lie beside its slots */
+    berth__meter meter;       /* the threads' stocks lie beside its slots */
+    berth__warnings warnings; /* on the host */
+    _Atomic bool hides_stats;
     _Atomic uint64_t ids_drawn;
     _Atomic uint64_t stock_shares_bytes; /* what all stocks together may hold */
     /* guarded by `lock` */
@@ -196,6 +202,8 @@ static inline bool berth__pool_is_over(berth__pool *pool)
 {
     return berth__pool_is_closing(pool) && pool->live_blocks == 0 && pool->leaving == 0;
 }
+/* The figures, switched off or not. */
+void berth__pool_read_stats(berth__pool *pool, berth_stats *out);
 /* Recognises a pool, for berth_pool_describe. */
 berth__pool *berth__pool_from(berth_allocator *a);
 
@@ -291,8 +299,12 @@ void berth__pool_tend_orphans(void);
 
 /* ---- pool_explain.c ---- */
 
+berth_status berth__pool_snapshot(void *self, berth_block_fn visit, void *context);
+
+/* ---- pool_words.c ---- */
+
+/* Says why a request failed with `why`, and returns that. Without the lock. */
 berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const berth_request *request,
                                  berth_status why);
-berth_status berth__pool_snapshot(void *self, berth_block_fn visit, void *context);
 
 #endif

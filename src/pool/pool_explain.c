@@ -1,9 +1,7 @@
-/* What the pool holds, as data and as text, and why an allocation did not fit. */
+/* What the pool holds, as data and as text. */
 #include "pool/pool.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- Snapshots ----------------------------------------------------------------------------------- */
 
@@ -126,9 +124,10 @@ static void write_segment(const berth__pool *pool, const struct copy *copy, size
         bytes[copy->blocks[i].state] += copy->blocks[i].size_bytes;
     char text[256];
     snprintf(text, sizeof text, "segment %llu%s: %zu blocks, %llu bytes live, %llu waiting, %llu idle",
-             (unsigned long long)copy->blocks[first].segment, pool->granularity ? " (grows in place)" : "",
-             i - first, (unsigned long long)bytes[BERTH_BLOCK_LIVE],
-             (unsigned long long)bytes[BERTH_BLOCK_WAITING], (unsigned long long)bytes[BERTH_BLOCK_IDLE]);
+             (unsigned long long)copy->blocks[first].segment,
+             copy->blocks[first].segment == pool->main->number ? " (grows in place)" : "", i - first,
+             (unsigned long long)bytes[BERTH_BLOCK_LIVE], (unsigned long long)bytes[BERTH_BLOCK_WAITING],
+             (unsigned long long)bytes[BERTH_BLOCK_IDLE]);
     line(context, text);
 }
 
@@ -139,9 +138,8 @@ berth_status berth_pool_describe(berth_allocator *a, size_t max_blocks, berth_li
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s", pool ? "line is NULL" : "this is not a pool");
     berth_stats stats = {.struct_size = sizeof stats};
     struct copy copy = {0};
-    berth_status status = berth_stats_get(a, &stats);
-    if (status == BERTH_OK)
-        status = copy_blocks(pool, &copy);
+    berth__pool_read_stats(pool, &stats);
+    berth_status status = copy_blocks(pool, &copy);
     if (status != BERTH_OK)
         return status;
     char text[256];
@@ -165,72 +163,4 @@ berth_status berth_pool_describe(berth_allocator *a, size_t max_blocks, berth_li
     }
     berth__heap_free(copy.blocks);
     return BERTH_OK;
-}
-
-/* ---- Why not ------------------------------------------------------------------------------------- */
-
-/* What stood in the way, read under the lock. */
-struct reason {
-    uint64_t live_bytes, waiting_bytes, idle_bytes, largest_bytes, reserved_bytes;
-    const char *pin_label; /* of the live block behind the largest hole */
-    uint64_t pin_bytes;
-};
-
-static struct reason find_reason(berth__pool *pool)
-{
-    struct reason reason = {0};
-    uint64_t bytes[3] = {0};
-    const berth__span *hole = NULL;
-    for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
-        for (const berth__span *span = segment->first; span; span = span->after) {
-            if (span->index == &pool->unmapped)
-                continue;
-            bytes[state_of(pool, span)] += span->size_bytes;
-            if (berth__pool_is_idle(pool, span->index) && (!hole || span->size_bytes > hole->size_bytes))
-                hole = span;
-        }
-    reason.live_bytes = bytes[BERTH_BLOCK_LIVE];
-    reason.waiting_bytes = bytes[BERTH_BLOCK_WAITING];
-    reason.idle_bytes = bytes[BERTH_BLOCK_IDLE];
-    reason.reserved_bytes = pool->reserved_bytes;
-    reason.largest_bytes = hole ? hole->size_bytes : 0;
-    const berth__span *pin = hole ? (hole->after ? hole->after : hole->before) : NULL;
-    if (pin && atomic_load(&pin->state) == BERTH__SPAN_LIVE) {
-        reason.pin_label = pin->label ? pin->label : "a block without a label";
-        reason.pin_bytes = pin->size_bytes;
-    }
-    return reason;
-}
-
-berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const berth_request *request,
-                                 berth_status why)
-{
-    if (why != BERTH_OVER_BUDGET && why != BERTH_OUT_OF_DEVICE_MEMORY && why != BERTH_OUT_OF_HOST_MEMORY)
-        return why;
-    const berth_error cause = *berth_last_error();
-    char pin[120] = "", limit_words[48] = "";
-    berth__pool_lock(pool);
-    berth__pool_stop(pool);
-    struct reason r = find_reason(pool);
-    berth__pool_resume(pool);
-    berth__pool_unlock(pool);
-    if (pool->budget->hard_limit_bytes)
-        snprintf(limit_words, sizeof limit_words, " of a limit of %llu",
-                 (unsigned long long)pool->budget->hard_limit_bytes);
-    /* In pieces: idle memory would have been enough. Given back first, it only stays where granules cannot
-     * go. */
-    bool fragmented = r.idle_bytes >= size_bytes;
-    if (fragmented && r.pin_label)
-        snprintf(pin, sizeof pin, " (pinned by %s, %llu bytes)", r.pin_label,
-                 (unsigned long long)r.pin_bytes);
-    const char *label = berth__request_label(request);
-    return berth__fail_driver(
-        why, cause.driver_code, cause.driver_words,
-        "%zu bytes%s%s do not fit: %s. Live %llu, waiting for streams %llu, idle %llu, reserved %llu%s; "
-        "largest hole %llu%s. %s",
-        size_bytes, label ? " for " : "", label ? label : "",
-        fragmented ? "the free memory is in pieces" : "too much is live", (unsigned long long)r.live_bytes,
-        (unsigned long long)r.waiting_bytes, (unsigned long long)r.idle_bytes,
-        (unsigned long long)r.reserved_bytes, limit_words, (unsigned long long)r.largest_bytes, pin,
-        cause.message);
 }

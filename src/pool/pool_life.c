@@ -1,6 +1,7 @@
 /* The pool's life and its answers: what it knows of its blocks, its figures, its birth and its end. */
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "pool/pool.h"
 
@@ -106,9 +107,8 @@ static bool pool_tracks_sizes(void *self)
     return true;
 }
 
-static berth_status pool_stats(void *self, berth_stats *out)
+void berth__pool_read_stats(berth__pool *pool, berth_stats *out)
 {
-    berth__pool *pool = self;
     berth__meter_read(&pool->meter, out);
     berth__pool_lock(pool);
     berth__pool_flush_stocks(pool); /* so that what is free lies together; it may be too much now */
@@ -121,12 +121,34 @@ static berth_status pool_stats(void *self, berth_stats *out)
     uint64_t idle = berth__pool_idle_bytes(pool);
     out->fragmentation = idle ? 1.0 - (double)out->largest_free_bytes / (double)idle : 0.0;
     berth__pool_unlock(pool);
+}
+
+/* The meter runs on while they are off: a free must find what its allocation added. */
+static void pool_show_stats(void *self, bool show)
+{
+    atomic_store(&((berth__pool *)self)->hides_stats, !show);
+}
+
+static berth_status stats_are_off(void)
+{
+    return berth__fail(BERTH_UNSUPPORTED,
+                       "this pool's figures are switched off; see berth_cpu_allocator_set_stats");
+}
+
+static berth_status pool_stats(void *self, berth_stats *out)
+{
+    berth__pool *pool = self;
+    if (atomic_load(&pool->hides_stats))
+        return stats_are_off();
+    berth__pool_read_stats(pool, out);
     return BERTH_OK;
 }
 
 static berth_status pool_clear_stats(void *self)
 {
     berth__pool *pool = self;
+    if (atomic_load(&pool->hides_stats))
+        return stats_are_off();
     berth__meter_clear(&pool->meter);
     berth__pool_lock(pool);
     pool->max_reserved_bytes = pool->reserved_bytes;
@@ -244,12 +266,17 @@ static void take_options(berth__pool *pool, const berth_pool_options *o)
     pool->number = atomic_fetch_add(&pools, 1) + 1;
     pool->device = o->device.kind == BERTH_DEVICE_UNKNOWN ? berth_device_cpu() : o->device;
     pool->memory_kind = o->memory_kind;
+    pool->on_host = pool->device.kind == BERTH_DEVICE_CPU || pool->memory_kind == BERTH_MEMORY_PINNED;
+    bool warns = pool->device.kind == BERTH_DEVICE_CPU;
+    pool->warnings.large_fraction = warns ? 0.1 : -1;
+    pool->warnings.total_fraction = warns ? 0.5 : -1;
     pool->decay_ns = o->decay_ns;
     pool->slack = o->slack > 0 ? o->slack : o->compacting ? BERTH_POOL_SLACK_COMPACTING : BERTH_POOL_SLACK;
     bool tight = pool->slack < BERTH_POOL_SLACK;
     pool->small_bytes = (size_t)(tight ? 4 : 16) << 10;
     pool->piece_bytes = (size_t)(tight ? 32 : 64) << 10;
-    pool->segment_bytes = berth__align_up(o->segment_bytes ? o->segment_bytes : (size_t)20 << 20, 4096);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    pool->segment_bytes = berth__align_up(o->segment_bytes ? o->segment_bytes : (size_t)20 << 20, page);
     pool->on_failure = o->on_failure;
     pool->on_failure_context = o->on_failure_context;
     pool->clock_ns = o->clock_ns ? o->clock_ns : monotonic_ns;
@@ -322,6 +349,7 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     if (status != BERTH_OK)
         goto finish_parts;
     berth__allocator_init(&pool->base, &pool_ops, pool);
+    pool->base.show_stats = pool_show_stats;
     berth__pool_enlist(pool);
     *out = &pool->base;
     return BERTH_OK;

@@ -2,21 +2,44 @@
  * elsewhere. */
 #include "pool/pool.h"
 
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/words.h"
+
 #define RESERVE_MAX ((size_t)1 << 40)
-#define RESERVE_MIN ((size_t)64 << 20)
+#define RESERVE_MIN ((size_t)1 << 20)
 
 /* ---- The address space --------------------------------------------------------------------------- */
+
+/* What is left of the process' address space where that is bounded (ulimit -v), else SIZE_MAX. */
+static size_t address_space_left(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%lu", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    uint64_t taken = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return limit.rlim_cur > taken ? (size_t)(limit.rlim_cur - taken) : 0;
+}
 
 static size_t reserve_wanted(const berth__pool *pool, size_t asked_bytes)
 {
     if (asked_bytes)
         return asked_bytes;
-    /* Holes may be left open, so there is more address space than memory; it costs nothing. */
+    /* Holes may be left open, so there is more address space than memory; it costs nothing. Where it is
+     * bounded it does: malloc and the next pool want some too, and get three quarters of what is left. */
     berth_device_info info = {.struct_size = sizeof info};
-    if (berth_device_describe(pool->device, &info) != BERTH_OK || info.total_bytes == 0)
-        return (size_t)64 << 30;
-    uint64_t wanted = info.total_bytes > RESERVE_MAX / 8 ? RESERVE_MAX : info.total_bytes * 8;
-    return (size_t)wanted;
+    size_t wanted = (size_t)64 << 30, share = address_space_left() / 4;
+    if (berth_device_describe(pool->device, &info) == BERTH_OK && info.total_bytes != 0)
+        wanted = info.total_bytes > RESERVE_MAX / 8 ? RESERVE_MAX : (size_t)info.total_bytes * 8;
+    return wanted < share ? wanted : share > RESERVE_MIN ? share : RESERVE_MIN;
 }
 
 berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes)
@@ -43,6 +66,7 @@ berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes)
         return status;
     }
     pool->granularity = granularity;
+    pool->chose_reserve = reserve_bytes == 0;
     return BERTH_OK;
 }
 
@@ -194,28 +218,11 @@ static berth__plot plot_of(const berth__pool *pool, struct range range, size_t s
     return (berth__plot){from, berth__align_up(from + size_bytes, pool->granularity)};
 }
 
-static berth_status grow_in_place(berth__pool *pool, size_t size_bytes, bool alone, uint64_t *arrivals)
-{
-    struct range range;
-    size_t given;
-    do { /* giving back may move the hole, or make the part to map larger */
-        range = choose_hole(pool, size_bytes, alone);
-        if (!range.span)
-            break;
-        berth__plot plot = plot_of(pool, range, size_bytes, alone);
-        given = keep_slack(pool, size_bytes, range.size_bytes, &plot);
-    } while (given);
-    if (!range.span)
-        return berth__fail(BERTH_OUT_OF_DEVICE_MEMORY,
-                           "the pool's address space of %zu bytes has no hole of %zu; reserve_bytes sets it",
-                           pool->main->size_bytes, size_bytes);
-    return map_range(pool, range, size_bytes, arrivals);
-}
-
 static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes, uint64_t *arrivals)
 {
     /* Large blocks get a segment of their own size, so that it goes back when the block does. */
-    size_t size = size_bytes > pool->segment_bytes / 2 ? size_bytes : pool->segment_bytes;
+    bool exact = pool->granularity || size_bytes > pool->segment_bytes / 2;
+    size_t size = exact ? size_bytes : pool->segment_bytes;
     keep_slack(pool, size_bytes, size, NULL);
     if (!berth__pool_claim(pool, size)) {
         size = size_bytes;
@@ -253,6 +260,30 @@ static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes, uint64
     berth__pool_claim_returned(pool, size);
     ++*arrivals;
     return status;
+}
+
+static berth_status no_hole(const berth__pool *pool, size_t size_bytes)
+{
+    return berth__fail(pool->on_host ? BERTH_OUT_OF_HOST_MEMORY : BERTH_OUT_OF_DEVICE_MEMORY,
+                       "the pool's address space of %s has no hole of %s; reserve_bytes sets it",
+                       BERTH__SIZE(pool->main->size_bytes), BERTH__SIZE(size_bytes));
+}
+
+static berth_status grow_in_place(berth__pool *pool, size_t size_bytes, bool alone, uint64_t *arrivals)
+{
+    struct range range;
+    size_t given;
+    do { /* giving back may move the hole, or make the part to map larger */
+        range = choose_hole(pool, size_bytes, alone);
+        if (!range.span)
+            break;
+        berth__plot plot = plot_of(pool, range, size_bytes, alone);
+        given = keep_slack(pool, size_bytes, range.size_bytes, &plot);
+    } while (given);
+    /* Where the pool chose how much to reserve, it does not refuse for that alone. */
+    if (!range.span)
+        return pool->chose_reserve ? grow_by_segment(pool, size_bytes, arrivals) : no_hole(pool, size_bytes);
+    return map_range(pool, range, size_bytes, arrivals);
 }
 
 berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone, uint64_t *arrivals)

@@ -13,78 +13,26 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/header.h"
 #include "base/words.h"
 #include "core/allocator.h"
 #include "core/environment.h"
 #include "count/meter.h"
+#include "count/warnings.h"
 
 struct system {
     berth_allocator base;
     berth__meter meter;
     _Atomic bool reports_stats;
-    /* Thresholds in bytes; 0: not worked out yet, UINT64_MAX: never. */
-    _Atomic uint64_t large_warning_bytes;
-    _Atomic uint64_t total_warning_bytes;
-    double large_warning_fraction;
-    double total_warning_fraction;
-    _Atomic uint64_t large_warnings;
-    _Atomic uint64_t total_warnings;
+    berth__warnings warnings;
 };
 
-/* ---- Warnings ------------------------------------------------------------------------------------ */
-
-static uint64_t part_of_memory(double fraction)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    if (fraction < 0 || pages <= 0 || page_bytes <= 0)
-        return UINT64_MAX;
-    double bytes = (double)pages * (double)page_bytes * fraction;
-    return bytes < 1 ? 1 : bytes < 1e18 ? (uint64_t)bytes : UINT64_MAX;
-}
-
-/* The thresholds are worked out at the first allocation, since the built-in source has no creation. */
-static void find_thresholds(struct system *s)
-{
-    atomic_store(&s->total_warning_bytes, part_of_memory(s->total_warning_fraction));
-    atomic_store(&s->large_warning_bytes, part_of_memory(s->large_warning_fraction));
-}
-
-/* The 1st, 2nd, 4th, 8th … is said, so that a program that does it always is not flooded. */
-static bool is_worth_saying(_Atomic uint64_t *count, uint64_t *number)
-{
-    *number = atomic_fetch_add(count, 1) + 1;
-    return (*number & (*number - 1)) == 0;
-}
-
-static void warn_of_large(struct system *s, uint64_t size_bytes)
-{
-    uint64_t number = 0;
-    if (atomic_load(&s->large_warning_bytes) == 0)
-        find_thresholds(s);
-    if (size_bytes > atomic_load(&s->large_warning_bytes) && is_worth_saying(&s->large_warnings, &number))
-        berth__log(BERTH_LOG_WARNING,
-                   "an allocation of %s exceeds %.4g%% of memory; this is a warning and not a limit "
-                   "(number %llu of its kind)",
-                   BERTH__SIZE(size_bytes), s->large_warning_fraction * 100, (unsigned long long)number);
-}
-
-/* Asked only when the meter has claimed more than ever, so it costs nothing in the steady state. */
-static void warn_of_total(struct system *s)
-{
-    uint64_t number = 0, in_use = berth__meter_in_use(&s->meter);
-    if (in_use > atomic_load(&s->total_warning_bytes) && is_worth_saying(&s->total_warnings, &number))
-        berth__log(BERTH_LOG_WARNING,
-                   "%s in use exceed %.4g%% of memory; this is a warning and not a limit (number %llu "
-                   "of its kind)",
-                   BERTH__SIZE(in_use), s->total_warning_fraction * 100, (unsigned long long)number);
-}
+/* ---- Counting ------------------------------------------------------------------------------------ */
 
 static inline bool is_large(struct system *s, size_t size_bytes)
 {
-    return size_bytes >= atomic_load_explicit(&s->large_warning_bytes, memory_order_relaxed);
+    return berth__warnings_is_large(&s->warnings, size_bytes);
 }
 
 /* Counts what is allocated beyond the thread's credit. The long ways are out of line, and the short ones then
@@ -92,9 +40,10 @@ static inline bool is_large(struct system *s, size_t size_bytes)
 BERTH__COLD static berth_status count_slow(struct system *s, size_t size_bytes)
 {
     if (is_large(s, size_bytes))
-        warn_of_large(s, size_bytes);
+        berth__warn_of_large(&s->warnings, size_bytes);
+    /* Only when the meter has claimed more than ever, so that it costs nothing in the steady state. */
     if (berth__meter_add(&s->meter, size_bytes) == BERTH__METER_GREW)
-        warn_of_total(s);
+        berth__warn_of_total(&s->warnings, berth__meter_in_use(&s->meter));
     return BERTH_OK;
 }
 
@@ -363,8 +312,7 @@ static struct system built_in = {
              .header = BERTH__HEADER_PLAIN,
              .knows_blocks = true},
     .reports_stats = true,
-    .large_warning_fraction = 0.1,
-    .total_warning_fraction = 0.5,
+    .warnings = {.large_fraction = 0.1, .total_fraction = 0.5},
 };
 
 berth_allocator *berth__system_default(void)
@@ -382,8 +330,8 @@ berth_status berth__system_create(const berth_cpu_options *options, berth_alloca
     s->base.knows_blocks = true;
     berth__meter_init(&s->meter, options->exact_peak);
     atomic_init(&s->reports_stats, options->stats != BERTH_STATS_OFF);
-    s->large_warning_fraction = options->large_warning_fraction;
-    s->total_warning_fraction = options->total_warning_fraction;
+    s->warnings.large_fraction = options->large_warning_fraction;
+    s->warnings.total_fraction = options->total_warning_fraction;
     *out = &s->base;
     return BERTH_OK;
 }

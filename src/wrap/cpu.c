@@ -40,5 +40,9 @@ berth_status berth_cpu_allocator_set_stats(berth_allocator *a, berth_stats_mode 
         return BERTH_OK;
     if (mode == BERTH_STATS_FULL)
         return berth__fail(BERTH_UNSUPPORTED, "full figures are chosen when the allocator is made");
+    if (a->show_stats) {
+        a->show_stats(a->self, mode != BERTH_STATS_OFF);
+        return BERTH_OK;
+    }
     return berth__system_set_stats(a, mode);
 }

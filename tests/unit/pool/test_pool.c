@@ -120,7 +120,7 @@ static void a_hard_limit_holds_and_explains_itself(void **state)
     const char *words = berth_last_error()->message;
     assert_non_null(strstr(words, "attention"));
     assert_non_null(strstr(words, "too much is live"));
-    assert_non_null(strstr(words, "8388608"));
+    assert_non_null(strstr(words, "8 MiB (8388608 bytes)"));
     assert_int_equal(stats_of(pool).num_failures, 1);
     give(pool, live);
     live = take(pool, 7 * MIB); /* idle memory of another size does not count against the limit */

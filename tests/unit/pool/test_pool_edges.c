@@ -95,7 +95,8 @@ static void a_failure_counts_stocked_blocks_as_idle(void **state)
     held_block = take(failing, 2 * MIB);
     assert_int_equal(berth_allocate(failing, 3 * MIB, BERTH_ALIGNMENT, NULL, &p), BERTH_OVER_BUDGET);
     const char *words = berth_last_error()->message;
-    assert_non_null(strstr(words, "waiting for streams 0, idle 2097152"));
+    assert_non_null(strstr(words, "2 MiB (2097152 bytes) idle"));
+    assert_null(strstr(words, "waiting"));
     give(failing, other);
     berth_allocator_release(failing);
 }

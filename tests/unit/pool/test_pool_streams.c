@@ -180,7 +180,7 @@ static void memory_that_streams_hold_is_waited_for_before_failing(void **state)
     request.flags = BERTH_NO_RETRY;
     void *q = NULL;
     assert_int_equal(berth_allocate(w.pool, 2 * MIB, 64, &request, &q), BERTH_OVER_BUDGET);
-    assert_non_null(strstr(berth_last_error()->message, "waiting for streams 2097152"));
+    assert_non_null(strstr(berth_last_error()->message, "2 MiB (2097152 bytes) waiting for streams"));
     q = take(&w, 2 * MIB, NULL); /* waits: on virtual time that lets the stream run */
     assert_ptr_equal(q, p);
     give(&w, q, NULL);
