@@ -199,6 +199,7 @@ typedef struct berth_step {
 typedef struct berth_run {
     const berth_step *next; /* what the plan expects now */
     char *base;
+    uint64_t labelled;  /* the plan has labels, which tell allocations apart */
     uint64_t pending;   /* all ones when another thread has freed a block of this scope; atomic */
     uint64_t alignment; /* of `base`, a power of two */
     berth_stream *stream;
@@ -220,9 +221,8 @@ static inline bool berth_run_expects(const berth_run *run, size_t size_bytes, si
 {
     const berth_step *step = run->next;
     uint64_t pending = __atomic_load_n(&run->pending, __ATOMIC_RELAXED);
-    return ((step->size_bytes ^ size_bytes) | pending |
-            ((step->offset | run->alignment) & (alignment - 1))) == 0 &&
-           size_bytes != BERTH_STEP_FREE;
+    return size_bytes == step->size_bytes && size_bytes != BERTH_STEP_FREE &&
+           (pending | ((step->offset | run->alignment) & (alignment - 1))) == 0;
 }
 
 /* berth_allocate and berth_deallocate for the scope's allocator in a loop that has the scope at hand: the
@@ -241,8 +241,8 @@ static inline void *berth_run_allocate(berth_run *run, size_t size_bytes, size_t
 static inline bool berth_run_expects_free(const berth_run *run, const void *p)
 {
     const berth_step *step = run->next;
-    return ((step->size_bytes ^ BERTH_STEP_FREE) | __atomic_load_n(&run->pending, __ATOMIC_RELAXED) |
-            (((uintptr_t)run->base + step->offset) ^ (uintptr_t)p)) == 0;
+    return step->size_bytes == BERTH_STEP_FREE && __atomic_load_n(&run->pending, __ATOMIC_RELAXED) == 0 &&
+           (uintptr_t)run->base + step->offset == (uintptr_t)p;
 }
 
 static inline berth_status berth_run_deallocate(berth_run *run, void *p)

@@ -47,6 +47,7 @@ static void fill_steps(berth__plan_content *c, const uint32_t *frees)
             push_step(c, frees[next_free], BERTH_STEP_FREE, c->entries[frees[next_free]].offset);
         }
         e->step = c->step_count;
+        c->labelled = c->labelled || e->label != NULL;
         if (i == c->count)
             break;
         bool planned = e->freed_at != UINT32_MAX;

@@ -38,6 +38,7 @@ typedef struct berth__plan_content {
     _Atomic uint32_t references;
     berth__plan_entry *entries; /* count + 1: the last one is not an allocation, its step is the end */
     uint32_t count;
+    bool labelled;      /* some entry has a label */
     uint32_t planned;   /* entries with a place */
     uint32_t displaced; /* entries that have lost theirs to `ranges` */
     uint64_t total_bytes;

@@ -28,12 +28,8 @@ berth_plan *berth__planned_choose(berth__planned *p, const berth_run_options *op
 
 /* ---- The inner allocator ----------------------------------------------------------------------------- */
 
-berth_status berth__inner_allocate(berth__planned *p, size_t size_bytes, size_t alignment,
-                                   const berth_request *request, void **out)
+berth_status berth__inner_gave_nothing(berth__planned *p, size_t size_bytes)
 {
-    berth_status status = berth__allocate(p->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_LIKELY(status != BERTH_OK || *out || size_bytes == 0))
-        return status;
     return berth__fail(BERTH_INTERNAL,
                        "the inner allocator (%s) answered BERTH_OK to %zu bytes without a block",
                        berth_allocator_name(p->base.inner), size_bytes);

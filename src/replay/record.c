@@ -59,10 +59,13 @@ static bool note_allocation(berth__recorder *r, const void *p, size_t size_bytes
 berth_status berth__record_allocate(berth__recorder *r, size_t size_bytes, size_t alignment,
                                     const berth_request *request, void **out)
 {
-    berth_request own = *request;
-    if (!own.stream)
+    berth_request own;
+    if (BERTH_UNLIKELY(r->stream && !request->stream)) {
+        own = *request;
         own.stream = r->stream;
-    berth_status status = berth__inner_allocate(r->planned, size_bytes, alignment, &own, out);
+        request = &own;
+    }
+    berth_status status = berth__inner_allocate(r->planned, size_bytes, alignment, request, out);
     if (BERTH_LIKELY(status == BERTH_OK && size_bytes != 0 && !r->failed))
         r->failed = !note_allocation(r, *out, size_bytes, alignment, berth__request_label(request));
     return status;

@@ -154,8 +154,15 @@ berth_plan *berth__planned_choose(berth__planned *planned, const berth_run_optio
 berth_status berth__planned_free_foreign(berth__planned *planned, void *p, size_t size_bytes,
                                          berth_stream *stream);
 /* Asks the inner allocator; one that answers BERTH_OK without a block is BERTH_INTERNAL. */
-berth_status berth__inner_allocate(berth__planned *planned, size_t size_bytes, size_t alignment,
-                                   const berth_request *request, void **out);
+berth_status berth__inner_gave_nothing(berth__planned *planned, size_t size_bytes) BERTH__COLD;
+static inline berth_status berth__inner_allocate(berth__planned *planned, size_t size_bytes, size_t alignment,
+                                                 const berth_request *request, void **out)
+{
+    berth_status status = berth__allocate(planned->base.inner, size_bytes, alignment, request, out);
+    if (BERTH_LIKELY(status != BERTH_OK || *out || size_bytes == 0))
+        return status;
+    return berth__inner_gave_nothing(planned, size_bytes);
+}
 /* Drops a keeper; the last one frees the allocator. */
 void berth__planned_drop(berth__planned *planned);
 
