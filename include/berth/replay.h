@@ -190,7 +190,6 @@ typedef enum berth_run_kind {
 typedef struct berth_step {
     uint64_t size_bytes;
     uint64_t offset;
-    const char *label; /* the last one that was seen to match, compared by address; atomic */
 } berth_step;
 
 #define BERTH_STEP_FREE UINT64_MAX
@@ -199,9 +198,12 @@ typedef struct berth_step {
 typedef struct berth_run {
     const berth_step *next; /* what the plan expects now */
     char *base;
-    uint64_t labelled;  /* the plan has labels, which tell allocations apart */
-    uint64_t pending;   /* all ones when another thread has freed a block of this scope; atomic */
-    uint64_t alignment; /* of `base`, a power of two */
+    /* Of a plan with labels, by step: the last one that was seen to match, compared by address; atomic. NULL:
+     * no labels to tell allocations apart by. */
+    const char **labels;
+    const berth_step *first; /* where `labels` begin */
+    uint64_t pending;        /* all ones when another thread has freed a block of this scope; atomic */
+    uint64_t alignment;      /* of `base`, a power of two */
     berth_stream *stream;
     berth_allocator *allocator; /* whose scope this is */
     berth_run_kind kind;
@@ -241,7 +243,7 @@ static inline void *berth_run_allocate(berth_run *run, size_t size_bytes, size_t
 static inline bool berth_run_expects_free(const berth_run *run, const void *p)
 {
     const berth_step *step = run->next;
-    return step->size_bytes == BERTH_STEP_FREE && __atomic_load_n(&run->pending, __ATOMIC_RELAXED) == 0 &&
+    return ((step->size_bytes ^ BERTH_STEP_FREE) | __atomic_load_n(&run->pending, __ATOMIC_RELAXED)) == 0 &&
            (uintptr_t)run->base + step->offset == (uintptr_t)p;
 }
 

@@ -3,7 +3,7 @@
 
 #include "plan/plan.h"
 
-static const berth_step end_step = {BERTH_STEP_FREE, BERTH__NOWHERE, NULL};
+static const berth_step end_step = {BERTH_STEP_FREE, BERTH__NOWHERE};
 static berth__plan_entry end_entry;
 
 static berth__plan_content empty = {
@@ -31,6 +31,7 @@ static void content_free(berth__plan_content *c)
     berth__heap_free(c->text);
     berth__heap_free(c->steps);
     berth__heap_free(c->step_ids);
+    berth__heap_free(c->step_labels);
     berth__heap_free(c->live_bytes);
     berth__heap_free(c->rank_offsets);
     berth__heap_free(c->slots);

@@ -31,7 +31,7 @@ static berth_status order_frees(const berth__plan_content *c, const uint32_t *hi
 
 static void push_step(berth__plan_content *c, uint32_t id, uint64_t size_bytes, uint64_t offset)
 {
-    c->steps[c->step_count] = (berth_step){size_bytes, offset, NULL};
+    c->steps[c->step_count] = (berth_step){size_bytes, offset};
     c->step_ids[c->step_count++] = id;
 }
 
@@ -47,7 +47,6 @@ static void fill_steps(berth__plan_content *c, const uint32_t *frees)
             push_step(c, frees[next_free], BERTH_STEP_FREE, c->entries[frees[next_free]].offset);
         }
         e->step = c->step_count;
-        c->labelled = c->labelled || e->label != NULL;
         if (i == c->count)
             break;
         bool planned = e->freed_at != UINT32_MAX;
@@ -56,7 +55,7 @@ static void fill_steps(berth__plan_content *c, const uint32_t *frees)
         c->most_bytes = live > c->most_bytes ? live : c->most_bytes;
         push_step(c, i, planned ? e->size_bytes : BERTH_STEP_FREE, planned ? e->offset : BERTH__NOWHERE);
     }
-    c->steps[c->step_count] = (berth_step){BERTH_STEP_FREE, BERTH__NOWHERE, NULL};
+    c->steps[c->step_count] = (berth_step){BERTH_STEP_FREE, BERTH__NOWHERE};
     c->step_ids[c->step_count] = UINT32_MAX;
 }
 
@@ -87,6 +86,14 @@ static void fill_ranks(berth__plan_content *c)
             c->entries[i].freed_at == UINT32_MAX ? BERTH__NO_RANK : berth__plan_rank(c, c->entries[i].offset);
 }
 
+static bool has_labels(const berth__plan_content *c)
+{
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->entries[i].label)
+            return true;
+    return false;
+}
+
 berth_status berth__plan_lay_out(berth__plan_content *c, const uint32_t *free_order)
 {
     uint32_t bits = 1; /* a table at most half full */
@@ -96,13 +103,16 @@ berth_status berth__plan_lay_out(berth__plan_content *c, const uint32_t *free_or
     uint32_t *frees = berth__heap_zalloc(c->planned, sizeof *frees);
     c->steps = berth__heap_zalloc(steps + 1, sizeof *c->steps);
     c->step_ids = berth__heap_zalloc(steps + 1, sizeof *c->step_ids);
+    bool labelled = has_labels(c);
+    c->step_labels = labelled ? berth__heap_zalloc(steps + 1, sizeof *c->step_labels) : NULL;
     c->live_bytes = berth__heap_zalloc(c->count, sizeof *c->live_bytes);
     c->rank_offsets = berth__heap_zalloc(c->planned, sizeof *c->rank_offsets);
     c->slots = berth__heap_zalloc((size_t)1 << bits, sizeof *c->slots);
     c->slot_mask = (uint32_t)(((uint64_t)1 << bits) - 1);
     c->slot_shift = 64 - bits;
     berth_status status = BERTH_OK;
-    if (!frees || !c->steps || !c->step_ids || !c->live_bytes || !c->rank_offsets || !c->slots)
+    if (!frees || !c->steps || !c->step_ids || (labelled && !c->step_labels) || !c->live_bytes ||
+        !c->rank_offsets || !c->slots)
         status =
             berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to lay out a plan of %u allocations", c->count);
     if (status == BERTH_OK)

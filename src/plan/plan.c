@@ -271,6 +271,7 @@ size_t berth_plan_memory_bytes(const berth_plan *plan)
         return bytes;
     bytes += ((size_t)c->count + 1) * sizeof *c->entries + c->text_bytes;
     bytes += ((size_t)c->step_count + 1) * (sizeof *c->steps + sizeof *c->step_ids);
+    bytes += c->step_labels ? ((size_t)c->step_count + 1) * sizeof *c->step_labels : 0;
     bytes += c->count * sizeof *c->live_bytes + c->planned * sizeof *c->rank_offsets;
     return bytes + ((size_t)c->slot_mask + 1) * sizeof *c->slots;
 }

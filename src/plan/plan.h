@@ -38,7 +38,6 @@ typedef struct berth__plan_content {
     _Atomic uint32_t references;
     berth__plan_entry *entries; /* count + 1: the last one is not an allocation, its step is the end */
     uint32_t count;
-    bool labelled;      /* some entry has a label */
     uint32_t planned;   /* entries with a place */
     uint32_t displaced; /* entries that have lost theirs to `ranges` */
     uint64_t total_bytes;
@@ -49,6 +48,7 @@ typedef struct berth__plan_content {
     size_t text_bytes;
     berth_step *steps; /* step_count + 1: an end that nothing matches */
     uint32_t *step_ids;
+    const char **step_labels; /* learned from requests, see berth_run; NULL: no entry has a label. Atomic */
     uint32_t step_count;
     uint64_t *live_bytes;   /* planned bytes live right after allocation i */
     uint64_t most_bytes;    /* of these */

@@ -246,10 +246,11 @@ static berth_status allocate_tracked(berth__replay *r, const berth__wanted *w, v
 }
 
 /* Remembers by address the label that a step was asked with, so that the fast path need not read it. */
-static void learn_label(const berth_step *step, const char *label)
+static void learn_label(const berth__replay *r, uint32_t step, const char *label)
 {
-    if (label && __atomic_load_n(&step->label, __ATOMIC_RELAXED) != label)
-        __atomic_store_n(&((berth_step *)step)->label, label, __ATOMIC_RELAXED);
+    const char **labels = r->head.labels;
+    if (labels && label && __atomic_load_n(&labels[step], __ATOMIC_RELAXED) != label)
+        __atomic_store_n(&labels[step], label, __ATOMIC_RELAXED);
 }
 
 /* In step. False: this is not what is due. */
@@ -275,7 +276,7 @@ static bool allocate_in_step(berth__replay *r, const berth__wanted *w, void **ou
     }
     if (*status != BERTH_OK)
         return true;
-    learn_label(step, w->label);
+    learn_label(r, here, w->label);
     r->head.next = step + 1;
     return true;
 }

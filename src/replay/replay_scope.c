@@ -52,7 +52,8 @@ static void start(berth__replay *r, berth__planned *planned, berth__block *block
     r->plan = block->plan;
     r->strict = strict;
     r->head.next = r->plan->steps;
-    r->head.labelled = r->plan->labelled && !strict; /* strict looks at sizes, order and frees */
+    r->head.first = r->plan->steps;
+    r->head.labels = strict ? NULL : r->plan->step_labels; /* strict looks at sizes, order and frees */
     r->head.base = block->base;
     /* Not the block's own: what is accepted must not depend on which block a thread happens to get. */
     r->head.alignment = r->plan->alignment > BERTH_ALIGNMENT ? r->plan->alignment : BERTH_ALIGNMENT;

@@ -4,7 +4,7 @@
 #include "count/scope.h"
 #include "replay/replay.h"
 
-const berth_step berth__nothing_expected = {BERTH_STEP_FREE, BERTH__NOWHERE, NULL};
+const berth_step berth__nothing_expected = {BERTH_STEP_FREE, BERTH__NOWHERE};
 
 /* Never NULL, so that the hot path has one thing less to ask: without a scope it is of no allocator. */
 static berth_run no_run = {.next = &berth__nothing_expected};
@@ -33,10 +33,10 @@ static __attribute__((noinline)) berth_status pass_on(void *self, size_t size_by
 }
 
 /* Labels by address: one that is another, or was not seen here yet, is read on the slow path. */
-static inline bool has_other_label(const berth_step *step, const berth_request *request)
+static inline bool has_other_label(const berth_run *run, const berth_step *step, const berth_request *request)
 {
     const char *label = berth__label_text(request);
-    return label && label != __atomic_load_n(&step->label, __ATOMIC_RELAXED);
+    return label && label != __atomic_load_n(&run->labels[step - run->first], __ATOMIC_RELAXED);
 }
 
 BERTH_HOT berth_status berth__planned_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -53,7 +53,7 @@ BERTH_HOT berth_status berth__planned_allocate(void *self, size_t size_bytes, si
         BERTH_UNLIKELY(((step->offset | run->alignment) & (alignment - 1)) != 0) ||
         BERTH_UNLIKELY((request->flags & BERTH_ZEROED) != 0) ||
         BERTH_UNLIKELY(request->stream != run->stream) ||
-        BERTH_UNLIKELY(run->labelled && has_other_label(step, request)))
+        BERTH_UNLIKELY(run->labels && has_other_label(run, step, request)))
         return allocate_slow(run, size_bytes, alignment, request, out);
     run->next = step + 1;
     *out = run->base + step->offset;
