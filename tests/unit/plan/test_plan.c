@@ -180,6 +180,11 @@ static void test_an_envelope_is_the_largest_and_longest(void **state)
         assert_int_equal(got.alignment, alignment[i]);
         assert_true(got.freed_at == freed_at[i]);
     }
+    berth_plan *turned[2] = {parts[1], parts[0]}, *other = NULL;
+    assert_int_equal(berth_plan_create(&other), BERTH_OK);
+    assert_int_equal(berth_plan_join(other, turned, 2, NULL), BERTH_OK); /* whichever comes first */
+    assert_true(berth_plan_fingerprint(other) == berth_plan_fingerprint(all));
+    berth_plan_release(other);
     assert_int_equal(berth_plan_join(parts[0], parts, 2, NULL), BERTH_OK); /* into one of them */
     assert_true(berth_plan_fingerprint(parts[0]) == berth_plan_fingerprint(all));
     assert_int_equal(berth_plan_join(all, parts, 0, NULL), BERTH_INVALID_ARGUMENT);
@@ -230,6 +235,12 @@ static void test_how_much_of_a_stale_plan_fits(void **state)
     assert_int_equal(fit.first_difference, 0);
     assert_non_null(strstr(fit.words, "100 bytes"));
     assert_int_equal(berth_plan_compare(now, kept, &fit), BERTH_MISMATCH);
+    berth_plan_allocation c[] = {one(100, 64, 2, "x"), one(10, 4, 2, "y"), one(70, 8, 3, "z")};
+    berth_plan *stricter = plan_of(c, 3); /* an alignment alone */
+    assert_int_equal(berth_plan_compare(kept, stricter, &fit), BERTH_MISMATCH);
+    assert_int_equal(fit.first_difference, 1);
+    assert_int_equal(fit.fitting, 2);
+    berth_plan_release(stricter);
     assert_int_equal(berth_plan_compare(kept, NULL, &fit), BERTH_INVALID_ARGUMENT);
     berth_plan_release(kept);
     berth_plan_release(now);

@@ -33,6 +33,9 @@ static void test_every_deviation_has_words(void **state)
         {BERTH_DEVIATION_HELD, "freed later than planned: by allocation 20\n"},
         {BERTH_DEVIATION_PAST_END, "past the end of the plan: the plan has 10 allocations, got 20 bytes\n"},
         {BERTH_DEVIATION_BAD_FREE, "a free of what is not live: at offset 20\n"},
+        {BERTH_DEVIATION_EARLY_FREE, "freed earlier than planned: before allocation 20, planned before 10\n"},
+        {BERTH_DEVIATION_LABEL, "another label than planned: 20 bytes\n"},
+        {BERTH_DEVIATION_MISSING, "not asked for before the scope ended: the plan has 10 allocations\n"},
         {BERTH_DEVIATION_STRAGGLER,
          "still live at the end of the scope: planned to be freed before allocation 10\n"},
     };
