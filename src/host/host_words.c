@@ -1,42 +1,15 @@
 /* What the host cache says when it has no memory: who asked, what is taken and by whom, and what would help. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/words.h"
 #include "count/scope.h"
 #include "host/host.h"
 
-enum { LABELS_SEEN = 64 };
-
-#define SIZE(bytes) BERTH__SIZE(bytes)
-
 /* What is taken, and the labels that hold it. */
 typedef struct holdings {
     uint64_t live, waiting, idle;
-    struct {
-        const char *label;
-        uint64_t bytes;
-    } sums[LABELS_SEEN];
-    size_t count;
+    berth__holders holders;
 } holdings;
-
-/* Beyond LABELS_SEEN the smallest gives way. */
-static void add_holder(holdings *h, const char *label, uint64_t bytes)
-{
-    size_t smallest = 0;
-    for (size_t i = 0; i < h->count; i++) {
-        if (strcmp(h->sums[i].label, label) == 0) {
-            h->sums[i].bytes += bytes;
-            return;
-        }
-        if (h->sums[i].bytes < h->sums[smallest].bytes)
-            smallest = i;
-    }
-    size_t at = h->count < LABELS_SEEN ? h->count++ : smallest;
-    h->sums[at].label = label;
-    h->sums[at].bytes = bytes;
-}
 
 static void read_holdings(host_cache *c, holdings *h)
 {
@@ -49,49 +22,31 @@ static void read_holdings(host_cache *c, holdings *h)
             /* What is LEAVING is in some other thread's call. */
             bool idle = state == HOST_IDLE, waits = state == HOST_WAITING || state == HOST_WAITING_BUSY;
             *(waits ? &h->waiting : idle ? &h->idle : &h->live) += s->stride;
-            const char *label = atomic_load_explicit(&b->label, memory_order_relaxed);
             if (!idle)
-                add_holder(h, label ? label : "no label", s->stride);
+                berth__holders_add(&h->holders, atomic_load_explicit(&b->label, memory_order_relaxed),
+                                   s->stride);
         }
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
 
-typedef struct text {
-    char words[512];
-    size_t length;
-} text;
-
-static void say(text *t, const char *format, ...) BERTH_PRINTF(2, 3);
-static void say(text *t, const char *format, ...)
+static void say_holdings(berth__text *t, holdings *h)
 {
-    va_list args;
-    va_start(args, format);
-    int more = vsnprintf(t->words + t->length, sizeof t->words - t->length, format, args);
-    va_end(args);
-    size_t room = sizeof t->words - 1 - t->length;
-    t->length += more < 0 ? 0 : (size_t)more < room ? (size_t)more : room;
-}
-
-static void say_holdings(text *t, const holdings *h)
-{
-    say(t, "%s are live", SIZE(h->live));
+    berth__say(t, "%s are live", BERTH__SIZE(h->live));
     if (h->waiting)
-        say(t, ", %s wait for streams", SIZE(h->waiting));
+        berth__say(t, ", %s wait for streams", BERTH__SIZE(h->waiting));
     if (h->idle)
-        say(t, ", %s are idle in runs of pages that they share with those", SIZE(h->idle));
-    if (h->count == 0)
+        berth__say(t, ", %s are idle in runs of pages that they share with those", BERTH__SIZE(h->idle));
+    if (h->holders.count == 0)
         return;
-    size_t most = 0;
-    for (size_t i = 1; i < h->count; i++)
-        if (h->sums[i].bytes > h->sums[most].bytes)
-            most = i;
-    say(t, "; %s holds the most, %s", h->sums[most].label, SIZE(h->sums[most].bytes));
+    berth__holders_sort(&h->holders);
+    berth__say(t, "; %s holds the most, %s", h->holders.sums[0].label, BERTH__SIZE(h->holders.sums[0].bytes));
 }
 
-static void say_who(text *t, const host_cache *c, const host_wish *w)
+static void say_who(berth__text *t, const host_cache *c, const host_wish *w)
 {
     const char *label = berth__label_text(w->request);
-    say(t, "%s: %s asked for %s", c->name, label ? label : "a request without a label", SIZE(w->size_bytes));
+    berth__say(t, "%s: %s asked for %s", c->name, label ? label : "a request without a label",
+               BERTH__SIZE(w->size_bytes));
 }
 
 berth_status berth__host_over_budget(host_cache *c, const host_wish *w)
@@ -99,33 +54,36 @@ berth_status berth__host_over_budget(host_cache *c, const host_wish *w)
     uint64_t limit = atomic_load_explicit(&c->hard_limit, memory_order_relaxed);
     uint64_t least = berth__host_run_bytes(c, w->bin, 1);
     holdings h;
-    text t = {.length = 0};
+    char words[512];
+    berth__text t = {.start = words, .capacity = sizeof words};
     read_holdings(c, &h);
     say_who(&t, c, w);
-    say(&t, ", which takes %s in whole pages; the limit is %s", SIZE(least), SIZE(limit));
+    berth__say(&t, ", which takes %s in whole pages; the limit is %s", BERTH__SIZE(least),
+               BERTH__SIZE(limit));
     if (least > limit) {
-        say(&t, ": raise it, for the request alone is more than all of it");
-        return berth__fail(BERTH_OVER_BUDGET, "%s", t.words);
+        berth__say(&t, ": raise it, for the request alone is more than all of it");
+        return berth__fail(BERTH_OVER_BUDGET, "%s", words);
     }
-    say(&t, ": ");
+    berth__say(&t, ": ");
     say_holdings(&t, &h);
-    say(&t, ". ");
+    berth__say(&t, ". ");
     if (h.live)
-        say(&t, "Free blocks, ");
+        berth__say(&t, "Free blocks, ");
     if (h.waiting)
-        say(&t, "%set streams finish, ", h.live ? "l" : "L");
-    say(&t, "%saise the limit", h.live || h.waiting ? "or r" : "R");
-    return berth__fail(BERTH_OVER_BUDGET, "%s", t.words);
+        berth__say(&t, "%set streams finish, ", h.live ? "l" : "L");
+    berth__say(&t, "%saise the limit", h.live || h.waiting ? "or r" : "R");
+    return berth__fail(BERTH_OVER_BUDGET, "%s", words);
 }
 
 berth_status berth__host_device_refused(host_cache *c, const host_wish *w, berth_status status)
 {
     berth_error said = *berth_last_error();
     holdings h;
-    text t = {.length = 0};
+    char words[512];
+    berth__text t = {.start = words, .capacity = sizeof words};
     read_holdings(c, &h);
     say_who(&t, c, w);
-    say(&t, ", and there is no memory: %s. Of this cache ", said.message);
+    berth__say(&t, ", and there is no memory: %s. Of this cache ", said.message);
     say_holdings(&t, &h);
-    return berth__fail_driver(status, said.driver_code, said.driver_words, "%s", t.words);
+    return berth__fail_driver(status, said.driver_code, said.driver_words, "%s", words);
 }
