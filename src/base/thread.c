@@ -3,8 +3,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/lock.h"
 
@@ -19,19 +17,6 @@ static _Atomic uint32_t numbers_end;                        /* raised under numb
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key;
 static bool exit_key_works; /* written by `once` */
-
-/* The kernel's numbers, which are its ABI: not every libc brings linux/membarrier.h. */
-enum { private_expedited = 1 << 3, register_private_expedited = 1 << 4 };
-
-static int membarrier(int command)
-{
-#ifdef SYS_membarrier
-    return (int)syscall(SYS_membarrier, command, 0, 0);
-#else
-    (void)command;
-    return -1;
-#endif
-}
 
 void berth__thread_after_fork(void)
 {
@@ -56,7 +41,7 @@ static void give_number(void *plus_one)
 static void set_up(void)
 {
     exit_key_works = pthread_key_create(&exit_key, give_number) == 0;
-    if (membarrier(register_private_expedited) == 0) {
+    if (berth__barrier_register()) {
         atomic_fetch_or(&berth__inside_mark, 1);
         atomic_store(&berth__barrier_is_asymmetric, true);
     }
@@ -104,11 +89,7 @@ void berth__barrier_heavy(void)
     atomic_thread_fence(memory_order_seq_cst);
     if (!(berth__inside() & 1))
         return;
-    /* A registration that got lost (a checkpoint restored elsewhere) is renewed once. */
-    if (membarrier(private_expedited) != 0) {
-        membarrier(register_private_expedited);
-        (void)BERTH_ASSERT(membarrier(private_expedited) == 0, "[B5] a registered membarrier works");
-    }
+    berth__barrier_everywhere();
     atomic_thread_fence(memory_order_seq_cst);
 }
 

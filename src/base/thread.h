@@ -55,6 +55,10 @@ extern BERTH__HIDDEN _Thread_local berth__memos berth__thread_memos;
  * what berth__inside gave it. */
 void berth__barrier_heavy(void);
 
+/* Its two parts (barrier.c): whether the kernel has membarrier(2), asked once; and the fence for all threads. */
+bool berth__barrier_register(void);
+void berth__barrier_everywhere(void);
+
 BERTH__INLINE void berth__barrier_light_at(uint32_t mark)
 {
     if (BERTH_LIKELY(mark & 1))

@@ -44,6 +44,9 @@ void explore_check(bool holds, const char *what);
 /* Waits, as a step, until `*flag` is true: for orders that the program under test does not make itself. */
 void explore_wait(const bool *flag);
 
+/* From now on the kernel refuses membarrier, as behind a filter that came late. */
+void explore_refuse_membarrier(void);
+
 /* explore_main runs the program that the command line names; see explore.c for its options. */
 int explore_main(int argc, char **argv, const explore_program *programs, size_t count);
 

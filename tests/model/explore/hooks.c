@@ -33,6 +33,7 @@ static struct hooks {
     uint32_t block_count;
     mutex_state mutexes[MUTEXES_MAX];
     uint32_t mutex_count;
+    bool membarrier_refused;
     void (*at_exit)(void *);
 } * h;
 
@@ -46,6 +47,7 @@ void hooks_begin(void)
     h->used = 0;
     h->block_count = h->mutex_count = 0;
     h->at_exit = NULL;
+    h->membarrier_refused = false;
 }
 
 /* ---- The heap ------------------------------------------------------------------------------------------------- */
@@ -184,8 +186,42 @@ long hooks_syscall(long number, ...)
         errno = ENOSYS;
         return -1;
     }
+    if (h->membarrier_refused) {
+        errno = EPERM;
+        return -1;
+    }
     memory_barrier_everywhere(__builtin_return_address(0));
     return 0;
+}
+
+void explore_refuse_membarrier(void)
+{
+    h->membarrier_refused = true;
+}
+
+/* Every thread has a processor of its own; who comes to run there makes it pass a fence. */
+int hooks_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
+{
+    (void)pid, (void)bytes;
+    CPU_ZERO(set);
+    for (size_t t = 0; t < EXPLORE_THREADS; t++)
+        CPU_SET(t, set);
+    return 0;
+}
+
+int hooks_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set)
+{
+    (void)pid, (void)bytes;
+    if (CPU_COUNT(set) == 1)
+        for (int t = 0; t < EXPLORE_THREADS; t++)
+            if (CPU_ISSET((size_t)t, set))
+                memory_barrier_of(__builtin_return_address(0), t);
+    return 0;
+}
+
+long hooks_sysconf(int name)
+{
+    return name == _SC_NPROCESSORS_CONF ? EXPLORE_THREADS : (sysconf)(name);
 }
 
 static mutex_state *state_of(const void *mutex)

@@ -15,6 +15,9 @@ int hooks_once(pthread_once_t *once, void (*function)(void));
 int hooks_key_create(pthread_key_t *key, void (*at_exit)(void *));
 int hooks_setspecific(pthread_key_t key, const void *value);
 int hooks_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
+int hooks_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set);
+int hooks_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set);
+long hooks_sysconf(int name);
 int hooks_not_modelled(const char *what, ...);
 
 #ifndef HOOKS_THEMSELVES
@@ -22,6 +25,9 @@ int hooks_not_modelled(const char *what, ...);
 #define sched_yield hooks_yield
 #define __builtin_ia32_pause() (void)hooks_yield()
 #define syscall hooks_syscall
+#define sched_getaffinity hooks_getaffinity
+#define sched_setaffinity hooks_setaffinity
+#define sysconf hooks_sysconf
 #define pthread_mutex_lock hooks_mutex_lock
 #define pthread_mutex_trylock hooks_mutex_trylock
 #define pthread_mutex_unlock hooks_mutex_unlock

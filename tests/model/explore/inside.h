@@ -47,7 +47,8 @@ uint64_t memory_modify(const void *pc, void *address, int bytes, memory_change *
 bool memory_compare_exchange(const void *pc, void *address, int bytes, uint64_t *expected, uint64_t wanted,
                              int order, int order_failed);
 void memory_fence(const void *pc, int order);
-void memory_barrier_everywhere(const void *pc); /* membarrier(2) */
+void memory_barrier_everywhere(const void *pc);     /* membarrier(2) */
+void memory_barrier_of(const void *pc, int thread); /* one other thread passes a fence */
 void memory_plain(const void *pc, const void *address, size_t bytes, bool write);
 /* A lock's order: what was done before it is given is seen by who takes it. */
 void memory_lock_taken(const void *lock);

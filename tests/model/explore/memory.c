@@ -392,6 +392,14 @@ void memory_barrier_everywhere(const void *pc)
     explore_note(pc, "membarrier");
 }
 
+void memory_barrier_of(const void *pc, int thread)
+{
+    explore_step();
+    join_seen(&m->threads[thread], &m->strict);
+    join_seen(&m->strict, &m->threads[thread]);
+    explore_note(pc, "makes thread %d pass a fence", thread);
+}
+
 static view *view_of_lock(const void *lock)
 {
     for (int i = 0; i < m->lock_count; i++)

@@ -75,6 +75,13 @@ static void stop_and_look(void)
     berth__meter_resume(&meter);
 }
 
+/* The same where a filter came after the first use of berth. */
+static void refuse_membarrier(void)
+{
+    (void)berth__thread();
+    explore_refuse_membarrier();
+}
+
 /* ---- The last free and the close: one of them finds that nothing is left, and frees the meter [M7] ---------- */
 
 typedef struct closable {
@@ -217,6 +224,7 @@ static void expect_120(void)
 static const explore_program programs[] = {
     {"share", NULL, {own_and_use, come_second}, expect_800, 2, 1, false},
     {"stop", NULL, {work_inside, stop_and_look}, NULL, 2, 1, false},
+    {"stop_refused", refuse_membarrier, {work_inside, stop_and_look}, NULL, 2, 1, false},
     {"close", make_closable, {free_last, close_it}, expect_finished, 2, 1, false},
     {"limit", limit_1000, {charge_and_free, charge_700}, expect_charged, 2, 1, false},
     {"lower", NULL, {charge_with_credit, limit_and_charge}, expect_charged, 1, 1, false},
