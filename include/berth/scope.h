@@ -27,7 +27,8 @@ typedef struct berth_scope {
 
 /* Makes `label` the calling thread's innermost until berth_scope_end, which must come on the same thread in
  * reverse order; one that is out of order is logged and ends the scopes inside it too. `label` is kept by
- * reference, also beyond the end: a literal or interned. `scope` must stay where it is. */
+ * reference, also beyond the end: a literal or interned. `scope` must stay where it is; without one nothing begins,
+ * and that is logged. */
 BERTH_API void berth_scope_begin(berth_scope *scope, const char *label);
 BERTH_API void berth_scope_end(berth_scope *scope);
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/words.h"
 #include "berth/scope.h"
 
 /* ---- What an operation answers that the table lacks --------------------------------------------- */
@@ -174,6 +175,26 @@ berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops 
     return BERTH_OK;
 }
 
+berth_status berth__check_answer(berth_status status, const char *name, size_t size_bytes, void **out)
+{
+    if (BERTH_LIKELY(status == BERTH_OK && *out))
+        return BERTH_OK;
+    *out = NULL;
+    if (status != BERTH_OK)
+        return status;
+    return berth__fail(BERTH_INTERNAL, "%s answered BERTH_OK to a request for %s without a block", name,
+                       BERTH__SIZE(size_bytes));
+}
+
+/* A user's table is not trusted to keep its promise: `self` is the handle. */
+static berth_status allocate_checked(void *self, size_t size_bytes, size_t alignment,
+                                     const berth_request *request, void **out)
+{
+    berth_allocator *a = self;
+    berth_status status = a->ops.allocate(a->self, size_bytes, alignment, request, out);
+    return berth__check_answer(status, a->ops.name(a->self), size_bytes, out);
+}
+
 berth_status berth_allocator_create(const berth_allocator_ops *ops, void *self, berth_allocator **out)
 {
     if (!out)
@@ -192,6 +213,8 @@ berth_status berth_allocator_create(const berth_allocator_ops *ops, void *self, 
     if (!a)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an allocator's handle");
     berth__allocator_init(a, &complete, self);
+    a->allocate = allocate_checked;
+    a->allocate_self = a;
     a->embedded = false;
     *out = a;
     return BERTH_OK;
@@ -354,7 +377,7 @@ berth_status berth_reallocate(berth_allocator *a, void *p, size_t old_bytes, siz
     berth_status status = a->ops.reallocate(a->self, p, old_bytes, new_bytes, alignment, request, out);
     if (status == BERTH_UNSUPPORTED)
         status = move_block(a, p, old_bytes, new_bytes, alignment, request, out);
-    return status;
+    return berth__check_answer(status, a->ops.name(a->self), new_bytes, out);
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */

@@ -52,6 +52,10 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
 /* Copies a user's table: what it is too short to hold comes as NULL. BERTH_INVALID_ARGUMENT with words. */
 berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops *from);
 
+/* What a user's own code answered to an allocation: BERTH_OK without a block is BERTH_INTERNAL with words, so
+ * that nobody above has to look [I7]. */
+berth_status berth__check_answer(berth_status status, const char *name, size_t size_bytes, void **out);
+
 /* The operations without the front's checks, for wrappers: the arguments have been checked once already. */
 static inline berth_status berth__allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
                                            const berth_request *request, void **out)

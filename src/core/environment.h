@@ -15,4 +15,8 @@ berth_allocator *berth__system_default(void);
 
 extern const bool berth__environment_is_read;
 
+/* The pool's registration, which stands above core too: so that an archive's registry has the same entries as the
+ * shared library's. */
+extern const bool berth__pool_is_registered;
+
 #endif

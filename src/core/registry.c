@@ -39,7 +39,8 @@ static struct entry system_entry = {
 };
 
 /* Only to be there; see core/environment.h. */
-static const bool *const environment __attribute__((used)) = &berth__environment_is_read;
+static const bool *const above[]
+    __attribute__((used)) = {&berth__environment_is_read, &berth__pool_is_registered};
 
 static berth__spin registry_lock;
 static _Atomic uint32_t made;                    /* counts factories that came back; a word to wait for */

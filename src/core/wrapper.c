@@ -147,8 +147,8 @@ void berth__wrapper_finish(berth__wrapper *w)
 
 /* ---- Users' wrappers ----------------------------------------------------------------------------- */
 
-/* A wrapper's own operations get the user's self, forwarded ones get ours: one step in between keeps both,
- * and the two that count are led past it. */
+/* A wrapper's own operations get the user's self, forwarded ones get ours: one step in between keeps both.
+ * Freeing is led past it; what allocating answers is looked at there. */
 struct user_wrapper {
     berth__wrapper base;
     berth_allocator_ops ops; /* as the user gave it; NULL: forwarded */
@@ -159,7 +159,8 @@ static berth_status user_allocate(void *self, size_t size_bytes, size_t alignmen
                                   const berth_request *request, void **out)
 {
     struct user_wrapper *w = self;
-    return w->ops.allocate(w->self, size_bytes, alignment, request, out);
+    berth_status status = w->ops.allocate(w->self, size_bytes, alignment, request, out);
+    return berth__check_answer(status, w->base.base.ops.name(w->base.base.self), size_bytes, out);
 }
 
 static berth_status user_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
@@ -295,11 +296,8 @@ berth_status berth_wrapper_create(berth_allocator *inner, const berth_allocator_
     w->ops = copy;
     w->self = self;
     berth__wrapper_init(&w->base, &ops, inner);
-    if (copy.allocate) {
+    if (copy.allocate)
         w->base.base.knows_blocks = false;
-        w->base.base.allocate = copy.allocate;
-        w->base.base.allocate_self = self;
-    }
     if (copy.deallocate) {
         w->base.base.deallocate = copy.deallocate;
         w->base.base.deallocate_self = self;

@@ -237,6 +237,11 @@ static void raise_shared(_Atomic uint64_t *figure, uint64_t to)
 
 void berth_scope_begin(berth_scope *scope, const char *label)
 {
+    if (!scope) {
+        berth__log(BERTH_LOG_WARNING, "scope %s is not begun: there is no place for it",
+                   label ? label : "without a label");
+        return;
+    }
     berth__holder *mine = look_at_mine();
     scope->label = label;
     scope->outer = innermost;

@@ -182,7 +182,9 @@ berth_status berth_device_allocate(berth_device device, berth_memory_kind kind, 
         return null_argument("out");
     *out = NULL;
     const berth__device_ops *ops;
-    berth_status status = find_device_or_stream(device, stream, &ops);
+    /* Nothing asks for no driver: only the kind is looked at, and nothing is loaded. */
+    berth_status status =
+        size_bytes == 0 ? find_kind(device.kind, &ops) : find_device_or_stream(device, stream, &ops);
     if (status == BERTH_OK)
         status = check_memory_kind(ops, kind);
     if (status != BERTH_OK)

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/pointers.h"
 
@@ -89,7 +90,7 @@ static void free_block(ocl_device *device, void *raw)
 
 static berth_status system_block(size_t size_bytes, size_t alignment, void **out)
 {
-    const size_t page = 4096;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *p = NULL;
     if (posix_memalign(&p, alignment < page ? page : alignment, size_bytes) != 0)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the system has no %zu bytes", size_bytes);

@@ -6,6 +6,7 @@
 #include "berth/source.h"
 
 #include "base/base.h"
+#include "core/environment.h"
 #include "core/registry.h"
 
 /* Above "system", which is 0, with room for a program's own between and above. */
@@ -43,6 +44,8 @@ __attribute__((constructor)) static void register_at_start(void)
 {
     pthread_once(&registered, register_once);
 }
+
+const bool berth__pool_is_registered = true;
 
 berth_allocator *berth_cpu_allocator(void)
 {

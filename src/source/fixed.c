@@ -12,6 +12,7 @@
 
 #include "base/annotate.h"
 #include "base/lock.h"
+#include "base/words.h"
 #include "berth/source.h"
 #include "core/allocator.h"
 
@@ -331,12 +332,24 @@ static void free_block(struct fixed *f, struct block *b)
     merge(f, b);
 }
 
-static berth_status no_room(size_t size_bytes, size_t alignment, uint64_t free_bytes)
+static berth_status no_room(struct fixed *f, size_t size_bytes, size_t alignment, uint64_t free_bytes,
+                            uint64_t largest_bytes)
 {
-    return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
-                       "the fixed region has no piece for %zu bytes at alignment %zu, though %llu are free; "
-                       "free something or give it a larger region",
-                       size_bytes, alignment, (unsigned long long)free_bytes);
+    uint64_t all = (uint64_t)(f->end - f->begin) - sizeof(struct block);
+    if (size_bytes > all)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
+                           "%s are more than the whole fixed region, which holds %s; give it a larger region",
+                           BERTH__SIZE(size_bytes), BERTH__SIZE(all));
+    if (size_bytes > free_bytes)
+        return berth__fail(
+            BERTH_OUT_OF_HOST_MEMORY,
+            "the fixed region has %s free and not %s; free something or give it a larger region",
+            BERTH__SIZE(free_bytes), BERTH__SIZE(size_bytes));
+    return berth__fail(
+        BERTH_OUT_OF_HOST_MEMORY,
+        "the fixed region has no piece for %s at alignment %zu: %s are free, the largest piece is %s; "
+        "free its neighbours or give it a larger region",
+        BERTH__SIZE(size_bytes), alignment, BERTH__SIZE(free_bytes), BERTH__SIZE(largest_bytes));
 }
 
 static berth_status fixed_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -345,10 +358,11 @@ static berth_status fixed_allocate(void *self, size_t size_bytes, size_t alignme
     struct fixed *f = self;
     lock(f);
     struct block *b = allocate_block(f, size_bytes, alignment);
-    uint64_t left = f->free_bytes;
+    const struct block *largest = b ? NULL : largest_free(f);
+    uint64_t left = f->free_bytes, piece = largest ? payload_bytes(largest) : 0;
     unlock(f);
     if (!b)
-        return no_room(size_bytes, alignment, left);
+        return no_room(f, size_bytes, alignment, left, piece);
     *out = payload_of(b);
     if (request->flags & BERTH_ZEROED)
         memset(*out, 0, size_bytes);

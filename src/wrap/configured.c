@@ -4,18 +4,25 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/words.h"
 #include "berth/config.h"
 #include "berth/decorators.h"
 #include "berth/registry.h"
 #include "berth/scope.h"
 #include "berth/source.h"
 #include "core/environment.h"
+#include "wrap/tracking.h"
 
 /* ---- Stacks -------------------------------------------------------------------------------------- */
 
+static bool wants_mapped(const berth__config *config)
+{
+    return config->huge_pages || config->numa_node >= 0 || config->prefault || config->lock_pages;
+}
+
 static berth_status make_source(const berth__config *config, berth_allocator **out)
 {
-    if (config->huge_pages || config->numa_node >= 0 || config->prefault || config->lock_pages) {
+    if (wants_mapped(config)) {
         berth_mapped_options options = BERTH_MAPPED_OPTIONS_INIT;
         options.huge_pages = config->huge_pages != 0;
         options.numa_node = config->numa_node > INT32_MAX ? INT32_MAX : (int32_t)config->numa_node;
@@ -141,6 +148,76 @@ berth_status berth_config_visit(berth_setting_fn visit, void *context)
     return BERTH_OK;
 }
 
+/* ---- What the environment asks for ---------------------------------------------------------------- */
+
+static berth__config from_environment;       /* written before main */
+static berth_allocator *environment_tracker; /* where stats=full; written by the factory, which runs once */
+
+/* The best of the others: the one that serves the host without the variable. */
+struct best {
+    char name[64];
+    int32_t priority;
+    bool found;
+};
+
+static const char own_name[] = "BERTH_CONF";
+
+static bool see_best(void *context, const berth_registration *registration)
+{
+    struct best *best = context;
+    if (!(registration->attributes & BERTH_ON_HOST) || strcmp(registration->name, own_name) == 0)
+        return true;
+    snprintf(best->name, sizeof best->name, "%s", registration->name);
+    best->priority = registration->priority;
+    best->found = strcmp(best->name, registration->name) == 0;
+    return !best->found;
+}
+
+static berth_status find_inner(berth_allocator **out)
+{
+    struct best best = {.found = false};
+    if (berth_registry_visit(see_best, &best) == BERTH_OK && best.found &&
+        berth_registry_get(best.name, best.priority, out) == BERTH_OK) {
+        berth_allocator_retain(*out);
+        return BERTH_OK;
+    }
+    return make_source(&from_environment, out);
+}
+
+static berth_status add_tracker(berth_allocator **a)
+{
+    berth_tracking_options options = BERTH_TRACKING_OPTIONS_INIT;
+    berth_allocator *tracker = NULL;
+    options.track_sizes = true;
+    berth_status status = berth_tracking_create(*a, &options, &tracker);
+    if (status != BERTH_OK)
+        return status;
+    berth_allocator_release(*a);
+    *a = environment_tracker = tracker;
+    return BERTH_OK;
+}
+
+/* Settings decorate what is there. Only pages of another kind, and figures that are off, need a source of their
+ * own. */
+static berth_status make_environment(void *context, berth_allocator **out)
+{
+    (void)context;
+    const berth__config *config = &from_environment;
+    berth_allocator *a = NULL;
+    bool own = wants_mapped(config) || config->stats == BERTH_STATS_OFF;
+    berth_status status = own ? make_source(config, &a) : find_inner(&a);
+    if (status == BERTH_OK && config->stats == BERTH_STATS_FULL)
+        status = add_tracker(&a);
+    if (status == BERTH_OK)
+        status = decorate(config, &a);
+    if (status != BERTH_OK) {
+        berth_allocator_release(a);
+        return status;
+    }
+    *out = a;
+    return BERTH_OK;
+}
+
 /* ---- The table at exit ---------------------------------------------------------------------------- */
 
 static bool show_allocator(void *context, const berth_registration *registration)
@@ -170,6 +247,15 @@ static bool show_label(void *context, const berth_scope_figures *figures)
     return true;
 }
 
+static bool show_leak(void *context, const berth_leak *leak)
+{
+    (void)context;
+    fprintf(stderr, "berth: live: %s at %p, allocation %llu%s%s\n", BERTH__SIZE(leak->size_bytes),
+            leak->address, (unsigned long long)leak->allocation_id, leak->label ? ", " : "",
+            leak->label ? leak->label : "");
+    return true;
+}
+
 static void show_stats(void)
 {
     fprintf(stderr, "berth: %-16s %12s %16s %16s %16s %9s\n", "allocator", "allocations", "in use", "peak",
@@ -177,6 +263,8 @@ static void show_stats(void)
     berth_registry_visit(show_allocator, NULL);
     bool any = false;
     berth_scope_visit(show_label, &any);
+    if (environment_tracker)
+        berth_tracking_visit_leaks(environment_tracker, show_leak, &any);
 }
 
 /* ---- The environment ------------------------------------------------------------------------------ */
@@ -191,21 +279,20 @@ static void complain(const char *variable, const char *value)
 
 static void apply_settings(const char *settings)
 {
-    berth_allocator *a = NULL;
-    berth_status status = berth_stack_create(settings, NULL, &a);
+    berth_status status = berth__config_read(settings, &from_environment);
     if (status == BERTH_OK) {
+        bool tracks = from_environment.stats != BERTH_STATS_OFF || wants_mapped(&from_environment);
         berth_registration registration = {
             .struct_size = sizeof registration,
-            .name = "BERTH_CONF",
+            .name = own_name,
             .priority = PRIORITY,
-            .attributes = BERTH_ON_HOST,
-            .allocator = a,
+            .attributes = BERTH_ON_HOST | (tracks ? BERTH_TRACK_SIZES : 0),
+            .factory = make_environment,
             .file = __FILE__,
             .line = __LINE__,
         };
         status = berth_registry_add(&registration);
     }
-    berth_allocator_release(a);
     if (status != BERTH_OK)
         complain("BERTH_CONF", settings);
 }

@@ -28,6 +28,8 @@ berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_
     tracking.track_sizes = true;
     tracking.exact_peak = options->exact_peak;
     status = berth_tracking_create(source, &tracking, out);
+    if (status == BERTH_OK)
+        berth__tracking_tell_leaks(*out);
     berth_allocator_release(source);
     return status;
 }

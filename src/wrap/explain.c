@@ -1,20 +1,16 @@
 /* Why an allocation may have failed: the facts an allocator can tell, in a few lines, and what would help. */
 #include "berth/decorators.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/words.h"
 #include "berth/scope.h"
+#include "wrap/limit.h"
 #include "wrap/mender.h"
 
-enum { LABELS_SEEN = 128, LABELS_TOLD = 5, TEXT_BYTES = 2048 };
-
-struct label_sum {
-    const char *text;
-    uint64_t bytes;
-};
+enum { TEXT_BYTES = 2048 };
 
 struct facts {
     size_t size_bytes;
@@ -24,35 +20,17 @@ struct facts {
     berth_stats stats;
     uint64_t idle_bytes;
     uint64_t largest_idle_bytes;
-    struct label_sum labels[LABELS_SEEN]; /* largest first once sorted */
-    size_t label_count;
+    uint64_t charged_bytes; /* in use as the limit counts: as asked for, not as given */
+    berth__holders holders;
 };
 
 /* ---- Facts --------------------------------------------------------------------------------------- */
-
-/* Beyond LABELS_SEEN the smallest gives way: the five largest are right for any order that is not hostile. */
-static void add_label(struct facts *facts, const char *text, uint64_t bytes)
-{
-    size_t smallest = 0;
-    for (size_t i = 0; i < facts->label_count; i++) {
-        if (strcmp(facts->labels[i].text, text) == 0) {
-            facts->labels[i].bytes += bytes;
-            return;
-        }
-        if (facts->labels[i].bytes < facts->labels[smallest].bytes)
-            smallest = i;
-    }
-    if (facts->label_count < LABELS_SEEN)
-        facts->labels[facts->label_count++] = (struct label_sum){text, bytes};
-    else if (facts->labels[smallest].bytes < bytes)
-        facts->labels[smallest] = (struct label_sum){text, bytes};
-}
 
 static bool see_block(void *context, const berth_block *block)
 {
     struct facts *facts = context;
     if (block->state == BERTH_BLOCK_LIVE) {
-        add_label(facts, block->label ? block->label : "no label", block->size_bytes);
+        berth__holders_add(&facts->holders, block->label, block->size_bytes);
     } else if (block->state == BERTH_BLOCK_IDLE) {
         facts->idle_bytes += block->size_bytes;
         if (block->size_bytes > facts->largest_idle_bytes)
@@ -64,19 +42,8 @@ static bool see_block(void *context, const berth_block *block)
 static bool see_scope(void *context, const berth_scope_figures *figures)
 {
     if (figures->bytes_in_use)
-        add_label(context, *figures->label ? figures->label : "no label", figures->bytes_in_use);
+        berth__holders_add(&((struct facts *)context)->holders, figures->label, figures->bytes_in_use);
     return true;
-}
-
-static void sort_labels(struct facts *facts)
-{
-    for (size_t i = 0; i < facts->label_count && i < LABELS_TOLD; i++)
-        for (size_t j = i + 1; j < facts->label_count; j++)
-            if (facts->labels[j].bytes > facts->labels[i].bytes) {
-                struct label_sum swap = facts->labels[i];
-                facts->labels[i] = facts->labels[j];
-                facts->labels[j] = swap;
-            }
 }
 
 static void gather(struct facts *facts, berth_allocator *a, size_t size_bytes, const berth_request *request)
@@ -90,7 +57,9 @@ static void gather(struct facts *facts, berth_allocator *a, size_t size_bytes, c
     facts->has_stats = a->ops.stats(a->self, &facts->stats) == BERTH_OK;
     if (a->ops.snapshot(a->self, see_block, facts) != BERTH_OK)
         berth_scope_visit(see_scope, facts);
-    sort_labels(facts);
+    berth__holders_sort(&facts->holders);
+    facts->charged_bytes = facts->stats.bytes_in_use;
+    (void)berth__limit_charged(berth__mender_beneath(a), &facts->charged_bytes);
     if (facts->stats.largest_free_bytes < facts->largest_idle_bytes)
         facts->stats.largest_free_bytes = facts->largest_idle_bytes;
     if (facts->stats.bytes_reserved > facts->stats.bytes_in_use + facts->idle_bytes)
@@ -99,114 +68,92 @@ static void gather(struct facts *facts, berth_allocator *a, size_t size_bytes, c
 
 /* ---- Words --------------------------------------------------------------------------------------- */
 
-struct text {
-    char *start;
-    size_t capacity;
-    size_t length; /* what all of it takes */
-};
-
-static void say(struct text *text, const char *format, ...) BERTH_PRINTF(2, 3);
-static void say(struct text *text, const char *format, ...)
-{
-    size_t at = text->length < text->capacity ? text->length : text->capacity;
-    va_list args;
-    va_start(args, format);
-    int more = vsnprintf(text->start ? text->start + at : NULL, text->capacity - at, format, args);
-    va_end(args);
-    text->length += more > 0 ? (size_t)more : 0;
-}
-
-static unsigned long long ull(uint64_t n)
-{
-    return n;
-}
-
-static void say_labels(struct text *text, const struct facts *facts)
-{
-    for (size_t i = 0; i < facts->label_count && i < LABELS_TOLD; i++)
-        say(text, "%s%s %llu", i ? ", " : "", facts->labels[i].text, ull(facts->labels[i].bytes));
-}
-
-static void say_limit_remedy(struct text *text, const struct facts *facts, uint64_t missing)
+static void say_limit_remedy(berth__text *text, const struct facts *facts, uint64_t missing)
 {
     uint64_t size = facts->size_bytes, limit = facts->stats.bytes_limit;
     if (size > limit) {
-        say(text, "raise the limit: the request alone is larger than all of it");
+        berth__say(text, "raise the limit: the request alone is larger than all of it");
         return;
     }
-    say(text, "free %llu bytes", ull(missing));
-    for (size_t i = 0; i < facts->label_count && i < LABELS_TOLD; i++)
-        if (facts->labels[i].bytes >= missing) {
-            say(text, " (%s alone holds %llu)", facts->labels[i].text, ull(facts->labels[i].bytes));
-            break;
-        }
-    say(text, ", or raise the limit to %llu", ull(facts->stats.bytes_in_use + size));
+    berth__say(text, "free %s", BERTH__SIZE(missing));
+    const struct berth__holder_sum *largest = facts->holders.count ? &facts->holders.sums[0] : NULL;
+    if (largest && largest->bytes >= missing)
+        berth__say(text, " (%s alone holds %s)", largest->label, BERTH__SIZE(largest->bytes));
+    berth__say(text, ", or raise the limit to %s", BERTH__SIZE(facts->charged_bytes + size));
 }
 
 /* The first remedy that the facts support. */
-static void say_remedy(struct text *text, const struct facts *facts)
+static void say_remedy(berth__text *text, const struct facts *facts)
 {
-    uint64_t size = facts->size_bytes, in_use = facts->stats.bytes_in_use, limit = facts->stats.bytes_limit;
+    uint64_t size = facts->size_bytes, in_use = facts->charged_bytes, limit = facts->stats.bytes_limit;
     if (limit && (size > limit || in_use > limit - size)) {
         say_limit_remedy(text, facts, in_use > limit - size && size <= limit ? in_use - (limit - size) : 0);
     } else if (facts->idle_bytes >= size && facts->stats.largest_free_bytes < size) {
-        say(text,
-            "%llu bytes are free but in pieces: trim with berth_trim, or plan the run so that they are not",
-            ull(facts->idle_bytes));
+        berth__say(text,
+                   "%s are free but in pieces: trim with berth_trim, or plan the run so that they are not",
+                   BERTH__SIZE(facts->idle_bytes));
     } else if (limit && limit - in_use >= size) {
-        say(text, "the limit leaves room, what lies beneath has none: free something there, or ask for less");
+        berth__say(
+            text, "the limit leaves room, what lies beneath has none: free something there, or ask for less");
     } else {
         long pages = sysconf(_SC_AVPHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-        say(text, "ask for less, or free something first; the machine has %llu bytes left",
-            ull(pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0));
+        berth__say(text, "ask for less, or free something first");
+        if (pages > 0 && page_bytes > 0)
+            berth__say(text, "; the machine has %s left",
+                       BERTH__SIZE((uint64_t)pages * (uint64_t)page_bytes));
     }
 }
 
-static void say_all(struct text *text, const struct facts *facts)
+static void say_all(berth__text *text, struct facts *facts)
 {
     const berth_stats *stats = &facts->stats;
-    say(text, "out of memory: %zu bytes for %s from %s\n", facts->size_bytes, facts->label, facts->name);
+    berth__say(text, "out of memory: %s for %s from %s\n", BERTH__SIZE(facts->size_bytes), facts->label,
+               facts->name);
     if (stats->bytes_limit)
-        say(text, "  limit: %llu bytes\n", ull(stats->bytes_limit));
+        berth__say(text, "  limit: %s\n", BERTH__SIZE(stats->bytes_limit));
     else
-        say(text, "  limit: none\n");
+        berth__say(text, "  limit: none\n");
     if (facts->has_stats)
-        say(text, "  in use: %llu bytes, at most %llu so far\n", ull(stats->bytes_in_use),
-            ull(stats->max_bytes_in_use));
+        berth__say(text, "  in use: %s, at most %s so far\n", BERTH__SIZE(stats->bytes_in_use),
+                   BERTH__SIZE(stats->max_bytes_in_use));
     else
-        say(text, "  in use: not known, this allocator keeps no figures\n");
-    if (facts->label_count) {
-        say(text, "  largest labels: ");
-        say_labels(text, facts);
-        say(text, "\n");
+        berth__say(text, "  in use: not known, this allocator keeps no figures\n");
+    if (facts->holders.count) {
+        berth__say(text, "  largest labels: ");
+        berth__holders_say(&facts->holders, text);
+        berth__say(text, "\n");
+    } else if (facts->has_stats && stats->bytes_in_use == 0) {
+        berth__say(text, "  largest labels: none, nothing is in use\n");
     } else {
-        say(text, "  largest labels: not known; put a tracker, a guard or a scope meter around it\n");
+        berth__say(text, "  largest labels: not known; put a tracker, a guard or a scope meter around it\n");
     }
     if (stats->largest_free_bytes)
-        say(text, "  largest free block: %llu bytes, of %llu free in all\n", ull(stats->largest_free_bytes),
-            ull(facts->idle_bytes));
+        berth__say(text, "  largest free block: %s, of %s free in all\n",
+                   BERTH__SIZE(stats->largest_free_bytes), BERTH__SIZE(facts->idle_bytes));
     else
-        say(text, "  largest free block: none\n");
-    say(text, "  to make it fit: ");
+        berth__say(text, "  largest free block: none\n");
+    berth__say(text, "  to make it fit: ");
     say_remedy(text, facts);
-    say(text, "\n");
+    berth__say(text, "\n");
 }
 
-static void say_short(struct text *text, const struct facts *facts)
+/* What would make it fit comes before who holds what: a message that is cut keeps it. */
+static void say_short(berth__text *text, struct facts *facts)
 {
     const berth_stats *stats = &facts->stats;
-    say(text, "%zu bytes for %s from %s", facts->size_bytes, facts->label, facts->name);
+    berth__say(text, "%s for %s from %s", BERTH__SIZE(facts->size_bytes), facts->label, facts->name);
     if (stats->bytes_limit)
-        say(text, "; limit %llu", ull(stats->bytes_limit));
+        berth__say(text, "; limit %s", BERTH__SIZE(stats->bytes_limit));
     if (facts->has_stats)
-        say(text, "; in use %llu", ull(stats->bytes_in_use));
-    say(text, "; largest free block %llu", ull(stats->largest_free_bytes));
-    if (facts->label_count) {
-        say(text, "; most is held by ");
-        say_labels(text, facts);
-    }
-    say(text, "; to make it fit: ");
+        berth__say(text, "; in use %s", BERTH__SIZE(stats->bytes_in_use));
+    if (stats->largest_free_bytes)
+        berth__say(text, "; largest free block %s", BERTH__SIZE(stats->largest_free_bytes));
+    berth__say(text, "; to make it fit: ");
     say_remedy(text, facts);
+    if (facts->holders.count) {
+        berth__say(text, "; most is held by ");
+        berth__holders_say(&facts->holders, text);
+    }
 }
 
 berth_status berth_explain(berth_allocator *a, size_t size_bytes, const berth_request *request, char *text,
@@ -215,7 +162,7 @@ berth_status berth_explain(berth_allocator *a, size_t size_bytes, const berth_re
     if (!a || (!text && capacity))
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", a ? "text" : "the allocator");
     struct facts facts;
-    struct text out = {text, capacity, 0};
+    berth__text out = {text, capacity, 0};
     gather(&facts, a, size_bytes, request);
     say_all(&out, &facts);
     if (needed)
@@ -243,7 +190,7 @@ static berth_status explain_mend(berth__mender *self, const berth__asked *asked,
     berth_error before = *berth_last_error();
     struct facts facts;
     char words[TEXT_BYTES] = "";
-    struct text shortened = {words, sizeof before.message, 0};
+    berth__text shortened = {words, sizeof before.message, 0};
     gather(&facts, e->base.base.inner, asked->size_bytes, asked->request);
     say_short(&shortened, &facts);
     /* The 1st, 2nd, 4th, 8th … goes to the log, so that a program that lives at its limit is not flooded. */
@@ -251,7 +198,7 @@ static berth_status explain_mend(berth__mender *self, const berth__asked *asked,
     char message[sizeof before.message];
     memcpy(message, words, sizeof message);
     if ((number & (number - 1)) == 0) {
-        struct text full = {words, sizeof words, 0};
+        berth__text full = {words, sizeof words, 0};
         say_all(&full, &facts);
         log_lines(words);
     }

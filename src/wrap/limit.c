@@ -1,7 +1,9 @@
 /* The limit: charges a budget, which several allocators may share, before the inner allocator is asked. */
 #include "berth/decorators.h"
 
+#include "base/words.h"
 #include "count/quota.h"
+#include "wrap/limit.h"
 #include "wrap/noted.h"
 
 struct berth_budget {
@@ -81,19 +83,30 @@ uint64_t berth_budget_in_use(berth_budget *budget)
 
 /* ---- The decorator ------------------------------------------------------------------------------- */
 
+/* Only what is true of this request: what is larger than all of the budget fits after no free, and what was
+ * freed since the refusal may make room. */
 static berth_status over_budget(struct limit *l, size_t size_bytes, const berth_request *request)
 {
     atomic_fetch_add_explicit(&l->budget->refusals, 1, memory_order_relaxed);
     uint64_t limit = berth_budget_limit(l->budget), in_use = berth_budget_in_use(l->budget);
-    uint64_t left = limit > in_use ? limit - in_use : 0, missing = size_bytes > left ? size_bytes - left : 0;
+    uint64_t left = limit > in_use ? limit - in_use : 0;
     const char *label = berth__request_label(request);
+    if (!label)
+        label = "a request without a label";
+    if (size_bytes > limit)
+        return berth__fail(
+            BERTH_OVER_BUDGET, "%s for %s are more than the whole budget of %s; raise the budget to %s",
+            BERTH__SIZE(size_bytes), label, BERTH__SIZE(limit), BERTH__SIZE(in_use + size_bytes));
+    if (size_bytes <= left)
+        return berth__fail(BERTH_OVER_BUDGET,
+                           "%s for %s would have exceeded the budget of %s; %s are left by now: try again",
+                           BERTH__SIZE(size_bytes), label, BERTH__SIZE(limit), BERTH__SIZE(left));
     return berth__fail(
         BERTH_OVER_BUDGET,
-        "%zu bytes for %s would exceed the budget of %llu bytes: %llu are in use and %llu left; "
-        "free %llu more bytes, or raise the budget to %llu",
-        size_bytes, label ? label : "a request without a label", (unsigned long long)limit,
-        (unsigned long long)in_use, (unsigned long long)left, (unsigned long long)missing,
-        (unsigned long long)(in_use + size_bytes));
+        "%s for %s would exceed the budget of %s: %s are in use and %s left; free %s more, or raise "
+        "the budget to %s",
+        BERTH__SIZE(size_bytes), label, BERTH__SIZE(limit), BERTH__SIZE(in_use), BERTH__SIZE(left),
+        BERTH__SIZE(size_bytes - left), BERTH__SIZE(in_use + size_bytes));
 }
 
 /* Over a source that knows its blocks' sizes, the common case. The short ways call nothing but the source, so
@@ -199,6 +212,14 @@ static void limit_destroy(void *self)
     berth__noted_finish(&l->base);
     berth_budget_release(l->budget);
     berth__heap_free(l);
+}
+
+bool berth__limit_charged(berth_allocator *a, uint64_t *charged_bytes)
+{
+    if (!berth__allocator_is(a, limit_destroy))
+        return false;
+    *charged_bytes = berth_budget_in_use(((struct limit *)a->self)->budget);
+    return true;
 }
 
 berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, berth_allocator **out)

@@ -29,6 +29,12 @@ BERTH_HOT berth_status berth__mender_allocate(void *self, size_t size_bytes, siz
     return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : mend_kept(&asked, status);
 }
 
+berth_allocator *berth__mender_beneath(berth_allocator *a)
+{
+    berth__mender *m = as_mender(a);
+    return m ? m->beneath : a;
+}
+
 void berth__mender_init(berth__mender *m, berth_allocator_ops *ops, berth_allocator *inner,
                         berth_status (*mend)(berth__mender *self, const berth__asked *asked,
                                              berth_status status))

@@ -33,6 +33,9 @@ typedef struct berth__mender {
 berth_status berth__mender_allocate(void *self, size_t size_bytes, size_t alignment,
                                     const berth_request *request, void **out);
 
+/* The first allocator from `a` inwards that is no mender; `a` itself if it is none. */
+berth_allocator *berth__mender_beneath(berth_allocator *a);
+
 /* `ops` starts from berth__forward_ops and brings what is not forwarded; allocating is the mender's own.
  * berth__wrapper_finish undoes it. */
 void berth__mender_init(berth__mender *m, berth_allocator_ops *ops, berth_allocator *inner,

@@ -27,6 +27,7 @@ struct tracker {
     berth__wrapper base;
     bool measures;    /* the table is in use */
     bool inner_sizes; /* the inner allocator tells what it gave */
+    bool tells_leaks; /* at the end; set before first use */
     uint32_t stack_depth;
     _Atomic bool hides_stats;   /* see berth__tracking_show_stats */
     _Atomic uint64_t remaining; /* what keeps it alive: its users as one, and blocks once closed */
@@ -103,9 +104,13 @@ static void drop(struct tracker *t)
     berth__heap_free(t);
 }
 
+static void tell_leaks(struct tracker *t);
+
 static void tracking_destroy(void *self)
 {
     struct tracker *t = self;
+    if (t->tells_leaks && berth__meter_in_use(&t->meter) > 0)
+        tell_leaks(t);
     berth__meter_close(&t->meter, &t->remaining);
     drop(t);
 }
@@ -611,4 +616,16 @@ berth_status berth_tracking_report_leaks(berth_allocator *tracker, size_t *count
                    "%zu blocks with %" PRIu64 " bytes are live over %s", report.blocks, report.bytes,
                    berth_allocator_name(tracker));
     return status;
+}
+
+static void tell_leaks(struct tracker *t)
+{
+    berth__log(BERTH_LOG_WARNING,
+               "an allocator with full figures is released, and not all of its blocks are back:");
+    (void)berth_tracking_report_leaks(&t->base.base, NULL);
+}
+
+void berth__tracking_tell_leaks(berth_allocator *a)
+{
+    ((struct tracker *)a->self)->tells_leaks = true;
 }

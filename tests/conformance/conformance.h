@@ -21,6 +21,7 @@ enum {
     NOTICES_BAD_FREES = 1 << 1, /* a second free is BERTH_BAD_FREE, also under a wrapper that does not look */
     SMALL = 1 << 2,             /* holds 256 KiB at least, and not much more */
     SHOWS_ALL_LIVE = 1 << 3,    /* a snapshot has every live block */
+    IS_SHARED = 1 << 6,         /* the process has one: others may have left something idle in it */
     NO_MEMORY = 1 << 5,         /* addresses only: nothing can be written or compared */
     TOTALS_ONLY = 1 << 4,       /* over an inner allocator without figures, bytes in use stay 0 */
     HIDES_SIZES =

@@ -167,7 +167,7 @@ const source sources[] = {
     {"system off", make_system_off, NOTICES_BAD_FREES},
     {"system full", make_system_full, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"fixed", make_fixed, NOTICES_BAD_FREES | SMALL | SHOWS_ALL_LIVE},
-    {"best for host", make_best_for_host, 0},
+    {"best for host", make_best_for_host, IS_SHARED},
     {"pool", make_pool, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"pool compacting", make_pool_compacting, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"host cache", make_host_cache, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},

@@ -28,11 +28,18 @@ says out "3000: BERTH_OK"
 says out "2000: BERTH_OVER_BUDGET"
 says out "first layer"
 
+# What is live at the end is told where full figures are asked for.
+export BERTH_CONF='stats=full' BERTH_SHOW_STATS=1
+run leak
+says err "berth: live: "
+says err "forgotten"
+unset BERTH_SHOW_STATS
+
 # Blanks and empty parts do no harm; labels need a list of blocks, which full figures keep.
 export BERTH_CONF=' stats=full ; limit=4096; explain=yes;;'
 run
-says out "to make it fit: free 904 bytes (first layer alone holds 3000), or raise the limit to 5000"
-says err "berth: warning: out of memory: 2000 bytes for first layer"
+says out "to make it fit: free 904 bytes (first layer alone holds 3 KiB (3072 bytes)), or raise the limit to 4.88 KiB (5000 bytes)"
+says err "berth: warning: out of memory: 1.95 KiB (2000 bytes) for first layer"
 
 export BERTH_LOG="none"
 run
@@ -40,7 +47,7 @@ silent err
 export BERTH_LOG="warning:$work/log"
 run
 silent err
-says log "out of memory: 2000 bytes"
+says log "out of memory: 1.95 KiB (2000 bytes)"
 export BERTH_LOG="warnings"
 run
 says err "there is no level 'warnings'; did you mean 'warning'?"

@@ -27,6 +27,11 @@ int main(int argc, char **argv)
     }
     berth_deallocate(a, p, 3000, NULL);
     berth_deallocate(a, q, 2000, NULL);
+    if (argc > 1 && strcmp(argv[1], "leak") == 0) {
+        berth_request request = BERTH_REQUEST_INIT;
+        request.label = "forgotten";
+        (void)berth_allocate(a, 100, BERTH_ALIGNMENT, &request, &p);
+    }
     if (argc > 1 && strcmp(argv[1], "twice") == 0)
         printf("again: %s\n", berth_status_name(berth_deallocate(a, p, 3000, NULL)));
     return 0;

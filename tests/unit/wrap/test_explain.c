@@ -40,20 +40,20 @@ static void a_failure_explains_itself(void **state)
     assert_int_equal(berth_allocate(a, 1000, 64, NULL, &p), BERTH_OVER_BUDGET);
     berth_log_set(NULL, NULL, BERTH_LOG_WARNING);
     const char *message = berth_last_error()->message;
-    const char *const facts[] = {"1000 bytes for attention",
-                                 "limit 4000",
-                                 "in use 3501",
-                                 "largest free block",
-                                 "weights 2000, conv1 500, conv2 400, dense 300, cache 200",
-                                 "free 501 bytes (weights alone holds 2000), or raise the limit to 4501"};
+    const char *const facts[] = {
+        "1000 bytes for attention", "limit 3.91 KiB (4000 bytes)", "in use 3.42 KiB (3501 bytes)",
+        "weights 1.95 KiB (2000 bytes), conv1 500 bytes, conv2 400 bytes, dense 300 bytes, "
+        "cache 200 bytes",
+        "free 501 bytes (weights alone holds 1.95 KiB (2000 bytes)), or raise the limit to "
+        "4.4 KiB (4501 bytes)"};
     for (size_t i = 0; i < BERTH_COUNT_OF(facts); i++)
         assert_non_null(strstr(message, facts[i]));
     assert_null(strstr(message, "bias"));
     assert_non_null(strstr(log, "out of memory: 1000 bytes for attention"));
-    assert_non_null(strstr(log, "limit: 4000"));
-    assert_non_null(strstr(log, "in use: 3501"));
-    assert_non_null(strstr(log, "weights 2000"));
-    assert_non_null(strstr(log, "raise the limit to 4501"));
+    assert_non_null(strstr(log, "limit: 3.91 KiB (4000 bytes)"));
+    assert_non_null(strstr(log, "in use: 3.42 KiB (3501 bytes)"));
+    assert_non_null(strstr(log, "weights 1.95 KiB (2000 bytes)"));
+    assert_non_null(strstr(log, "raise the limit to 4.4 KiB (4501 bytes)"));
     for (int i = 0; i < BLOCKS; i++)
         give(a, blocks[i]);
     berth_allocator_release(a);
@@ -74,13 +74,40 @@ static void the_remedy_helps(void **state)
     assert_int_equal(berth_allocate(limit, 1000, 64, NULL, &p), BERTH_OVER_BUDGET);
     const char *told = strstr(berth_last_error()->message, "raise the budget to ");
     assert_non_null(told);
-    uint64_t enough = strtoull(told + strlen("raise the budget to "), NULL, 10);
+    assert_non_null(told = strchr(told, '('));
+    uint64_t enough = strtoull(told + 1, NULL, 10);
     assert_int_equal(berth_budget_set_limit(budget, enough - 1), BERTH_OK);
     assert_int_equal(berth_allocate(limit, 1000, 64, NULL, &p), BERTH_OVER_BUDGET);
     assert_int_equal(berth_budget_set_limit(budget, enough), BERTH_OK);
     p = take(limit, 1000);
     give(limit, p);
     give(limit, held);
+    berth_allocator_release(limit);
+    berth_allocator_release(system);
+    berth_budget_release(budget);
+}
+
+/* Larger than all of it: no free would help, and none is asked for. */
+static void no_free_is_asked_for_in_vain(void **state)
+{
+    (void)state;
+    static _Alignas(64) char region[1 << 16];
+    berth_budget *budget = NULL;
+    berth_allocator *system = new_system(), *limit = NULL, *fixed = NULL;
+    void *p = NULL;
+    assert_int_equal(berth_budget_create(4000, &budget), BERTH_OK);
+    assert_int_equal(berth_limit_create(system, budget, &limit), BERTH_OK);
+    assert_int_equal(berth_allocate(limit, 5000, 64, NULL, &p), BERTH_OVER_BUDGET);
+    assert_null(strstr(berth_last_error()->message, "free"));
+    assert_non_null(strstr(berth_last_error()->message, "whole budget of 3.91 KiB (4000 bytes)"));
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &fixed), BERTH_OK);
+    assert_int_equal(berth_allocate(fixed, 1 << 20, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    assert_null(strstr(berth_last_error()->message, "free"));
+    void *half = take(fixed, 40000);
+    assert_int_equal(berth_allocate(fixed, 40000, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    assert_non_null(strstr(berth_last_error()->message, "free and not 39.1 KiB (40000 bytes)"));
+    give(fixed, half);
+    berth_allocator_release(fixed);
     berth_allocator_release(limit);
     berth_allocator_release(system);
     berth_budget_release(budget);
@@ -130,9 +157,8 @@ static void it_says_what_it_does_not_know(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_explains_itself),
-        cmocka_unit_test(the_remedy_helps),
-        cmocka_unit_test(pieces_are_named_as_such),
+        cmocka_unit_test(a_failure_explains_itself),     cmocka_unit_test(the_remedy_helps),
+        cmocka_unit_test(no_free_is_asked_for_in_vain),  cmocka_unit_test(pieces_are_named_as_such),
         cmocka_unit_test(it_says_what_it_does_not_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
