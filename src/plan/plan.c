@@ -193,7 +193,7 @@ berth_status berth_plan_solve(berth_plan *plan, const berth_solve_options *optio
             .allocations = allocations, .count = plan->content->count, .free_order = free_order};
         status = berth__plan_build(&source, options, &content);
     }
-    for (uint32_t i = 0; content && i < content->count; i++)
+    for (uint32_t i = 0; status == BERTH_OK && i < content->count; i++)
         content->entries[i].least_bytes = plan->content->entries[i].least_bytes;
     if (status == BERTH_OK && content->total_bytes < plan->content->total_bytes)
         berth__plan_put(plan, berth__plan_content_retain(content));
