@@ -11,7 +11,7 @@ mkdir -p "$work/faults"
 count=$("$tree/tools/mutants" --list | wc -l)
 [ "$count" -ge 60 ] || fail "there are only $count faults"
 for room in base core count source wait wrap pool host device planner plan file replay cli; do
-    "$tree/tools/mutants" --list --only "^$room/" | grep -q . || fail "there is no fault for $room"
+    [ -n "$("$tree/tools/mutants" --list --only "^$room/")" ] || fail "there is no fault for $room"
 done
 
 # expect CODE WORDS ARGUMENT...

@@ -93,10 +93,35 @@ static void test_the_child_has_the_stocks_of_all_threads(void **state)
 #endif
 }
 
+static int has_no_background(fixture *f)
+{
+    host_cache *c = f->cache->self;
+    bool believes = c->background_runs; /* nobody else is here to change it */
+    berth_allocator_release(f->cache);
+    return believes;
+}
+
+/* The thread is the parent's: the child must neither wake nor wait for it. */
+static void test_the_child_has_no_background(void **state)
+{
+#if defined(__SANITIZE_THREAD__)
+    (void)state;
+    skip(); /* TSan cannot follow a child of a program with threads */
+#else
+    fixture *f = *state;
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.device = f->device;
+    options.background_us = 1000000;
+    replace_cache(f, &options);
+    assert_int_equal(in_child(has_no_background, f), 0);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_child_collects, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_child_has_no_background, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_child_has_the_stocks_of_all_threads, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
