@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "berth/problem.h"
+#include "planner/problem/bound.h"
+#include "planner/problem/prepared.h"
 
 static berth_problem_buffer buffer(int64_t lower, int64_t upper, uint64_t size, uint64_t fixed,
                                    uint32_t alignment)
@@ -15,15 +17,18 @@ static berth_problem_buffer buffer(int64_t lower, int64_t upper, uint64_t size, 
         .lower = lower, .upper = upper, .size_bytes = size, .fixed_offset = fixed, .alignment = alignment};
 }
 
+/* As it is before any search has proven more. */
 static uint64_t bound_of(const berth_problem_buffer *buffers, size_t count)
 {
-    uint64_t offsets[8];
     berth_problem problem = {
         .struct_size = sizeof problem, .buffers = buffers, .buffer_count = count, .alignment = 1};
-    berth_certificate certificate = {.struct_size = sizeof certificate};
-    assert_int_equal(berth_solve(&problem, NULL, offsets, &certificate), BERTH_OK);
-    assert_true(certificate.peak_bytes >= certificate.lower_bound_bytes);
-    return certificate.lower_bound_bytes;
+    berth__prepared prepared = {0};
+    uint64_t bound = 0;
+    assert_int_equal(berth__prepared_init(&prepared, &problem), BERTH_OK);
+    assert_int_equal(berth__bound(&prepared, &bound), BERTH_OK);
+    bound *= prepared.unit_bytes;
+    berth__prepared_finish(&prepared);
+    return bound;
 }
 
 static void test_what_is_live_at_once(void **state)
