@@ -202,6 +202,99 @@ static inline uint64_t family_huge(berth_problem_buffer *buffers, size_t count, 
     return 0;
 }
 
+/* ---- What large real programs do ---- */
+
+/* Greedy decoding: every layer keeps keys and values in two caches that grow by a concatenation a token, so that
+ * each token's cache is a little larger than the last and lives until the next is made. Between them are the
+ * activations of a token, all of a few sizes. */
+static inline uint64_t family_decode(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed, now = 0;
+    const size_t layers = 3 + family_below(&state, 10), width = 64 * (1 + family_below(&state, 12));
+    const uint64_t prompt = 1 + family_below(&state, 40), each = 12 * layers + 2;
+    for (size_t i = 0, token = 0; i < count; token++) {
+        for (size_t layer = 0; layer < layers && i < count; layer++, now += 6) {
+            const uint64_t cache = (prompt + token) * width * 4;
+            for (int half = 0; half < 2 && i < count; half++) {
+                family_buffer(&buffers[i++], now + 1, 1, width * 4); /* this token's key or value */
+                if (i < count)                                       /* the cache with it */
+                    family_buffer(&buffers[i++], now + 2, 6 * layers + 1, cache);
+            }
+            if (i < count)
+                family_buffer(&buffers[i++], now + 3, 2, (prompt + token) * 4 * (1 + width / 64));
+            if (i < count)
+                family_buffer(&buffers[i++], now + 4, 2, width * 16);
+            if (i < count)
+                family_buffer(&buffers[i++], now + 5, 2, width * 4);
+        }
+        if (i < count)
+            family_buffer(&buffers[i++], now, 1 + family_below(&state, 2), 4 * (8000 + each));
+        now++;
+    }
+    return 0;
+}
+
+/* A compiler's graph: thousands alive at once, of all sizes, with lives from a step to a large part of all. */
+static inline uint64_t family_graph_of(berth_problem_buffer *buffers, size_t count, uint64_t seed,
+                                       uint64_t alive)
+{
+    uint64_t state = seed;
+    const uint64_t longest = 2 * alive;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t life = 1 + family_below(&state, 12);
+        if (family_below(&state, 8) == 0)
+            life = 1 + family_below(&state, longest * 4);
+        family_buffer(&buffers[i], i, life, family_tensor(&state) / (1 + family_below(&state, 8)));
+        if (family_below(&state, 200) == 0)
+            buffers[i].size_bytes *= 40;
+    }
+    return 0;
+}
+
+static inline uint64_t family_graph(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    return family_graph_of(buffers, count, seed, 1100 * 2);
+}
+
+static inline uint64_t family_wide_graph(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    return family_graph_of(buffers, count, seed, 3200 * 2);
+}
+
+/* Several optimiser steps in a row: activations nest, a gradient lives from its layer's backward step to the
+ * update of its weight, updates make short-lived copies of it. */
+static inline uint64_t family_steps(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    enum { LAYERS = 300 };
+    uint64_t state = seed, weight[LAYERS], activation[LAYERS], start = 0;
+    for (size_t k = 0; k < LAYERS; k++) {
+        weight[k] = family_tensor(&state);
+        activation[k] = family_tensor(&state);
+    }
+    for (size_t i = 0; i < count; start += 4 * LAYERS)
+        for (size_t k = 0; k < LAYERS && i < count; k++) {
+            const uint64_t backward = start + 2 * LAYERS - k, update = start + 2 * LAYERS + 2 * k + 1;
+            family_buffer(&buffers[i++], start + k, backward - start - k, activation[k]);
+            if (i < count)
+                family_buffer(&buffers[i++], start + k, 1 + family_below(&state, 3), activation[k] / 2 + 512);
+            if (i < count)
+                family_buffer(&buffers[i++], backward, update - backward, weight[k]);
+            if (i < count)
+                family_buffer(&buffers[i++], backward, 1 + family_below(&state, 2), activation[k]);
+            if (i < count)
+                family_buffer(&buffers[i++], update - 1, 2, weight[k]);
+        }
+    return 0;
+}
+
+static const family programs[] = {
+    {"decode", "decoding with caches that grow by a concatenation a token", family_decode},
+    {"graph", "a compiler's graph, some 1,100 alive", family_graph},
+    {"wide graph", "the same, some 3,200 alive", family_wide_graph},
+    {"steps", "several optimiser steps in a row", family_steps},
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
 static const family families[] = {
     {"inference", "a network run forward", family_inference},
     {"training", "forward and backward, nested lives", family_training},

@@ -103,6 +103,7 @@ typedef struct berth_solve_options {
     bool minimise;              /* with a capacity: go on after the first plan that fits */
     berth_progress_fn progress; /* NULL: none */
     void *context;
+    const char *without; /* phases of "auto" to leave out, as "weld,windows"; NULL: none. See berth_phase_name */
 } berth_solve_options;
 
 /* Whether the numbers make sense: lower <= upper, gaps inside and ascending, the sum of all sizes and
@@ -139,6 +140,11 @@ BERTH_API berth_status berth_solve(const berth_problem *problem, const berth_sol
 /* The solvers: name and one line about it for index 0, 1, ...; NULL past the last. "auto" is the first. */
 BERTH_API const char *berth_solver_name(size_t index);
 BERTH_API const char *berth_solver_about(size_t index);
+
+/* The phases of "auto" in the order in which they run: name and one line about it for index 0, 1, ...; NULL
+ * past the last. Some come several times, and not all apply to every problem. */
+BERTH_API const char *berth_phase_name(size_t index);
+BERTH_API const char *berth_phase_about(size_t index);
 
 /* What is wrong with a plan. */
 typedef struct berth_verdict {

@@ -3,13 +3,15 @@
 
 #include <string.h>
 
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, INSERTION_LIMIT = 16 };
+/* Few keys are sorted by small digits: clearing and adding up the table would cost more than the keys. */
+enum { DIGIT_BITS = 11, SMALL_DIGIT_BITS = 8, FEW = 2048, DIGITS = 1 << DIGIT_BITS, INSERTION_LIMIT = 16 };
 
 /* One counting pass. A digit that is the same in all keys moves nothing, and false is returned. */
 static int digit_pass(const uint64_t *from, uint64_t *to, size_t count, unsigned shift, unsigned bits)
 {
-    size_t places[DIGITS] = {0};
+    size_t places[DIGITS];
     const uint64_t mask = ((uint64_t)1 << bits) - 1;
+    memset(places, 0, (mask + 1) * sizeof *places);
     for (size_t i = 0; i < count; i++)
         places[(from[i] >> shift) & mask]++;
     if (places[(from[0] >> shift) & mask] == count)
@@ -46,8 +48,9 @@ void berth__sort_keys(uint64_t *keys, uint64_t *scratch, size_t count, unsigned 
         return;
     }
     uint64_t *from = keys, *to = scratch;
-    for (unsigned shift = low_bit; shift < high_bit; shift += DIGIT_BITS) {
-        unsigned bits = high_bit - shift < DIGIT_BITS ? high_bit - shift : DIGIT_BITS;
+    const unsigned digit_bits = count < FEW ? SMALL_DIGIT_BITS : DIGIT_BITS;
+    for (unsigned shift = low_bit; shift < high_bit; shift += digit_bits) {
+        unsigned bits = high_bit - shift < digit_bits ? high_bit - shift : digit_bits;
         if (digit_pass(from, to, count, shift, bits)) {
             uint64_t *swap = from;
             from = to;

@@ -4,6 +4,14 @@
 
 #include "planner/engine/solver.h"
 
+/* All rows of the pipeline's table that apply (pipeline.h), until the search is over. */
+berth_status berth__pipeline_run(berth__search *search);
+
+/* The first-fit and best-fit heuristics: each to its end unless it ends above the best plan, for `steps` in all;
+ * a thirty-second of the whole budget is each one's in any case, so that a short budget keeps the promise never
+ * to be worse than one of them that makes do with that. */
+berth_status berth__phase_heuristics(berth__search *search, uint64_t steps);
+
 /* Whether very many items are better welded than placed one by one: they fill nearly all of the time. */
 bool berth__phase_weld_suits(const struct berth__prepared *prepared);
 

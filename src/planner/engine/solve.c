@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/engine/pipeline.h"
 #include "planner/engine/solver.h"
 #include "planner/place/stack.h"
 #include "planner/problem/bound.h"
@@ -27,6 +28,19 @@ const char *berth_solver_name(size_t index)
 const char *berth_solver_about(size_t index)
 {
     return index < BERTH_COUNT_OF(solvers) ? solvers[index]->about : NULL;
+}
+
+const char *berth_phase_name(size_t index)
+{
+    for (size_t i = 0; berth__phases[i].name; i++)
+        if (i == index)
+            return berth__phases[i].name;
+    return NULL;
+}
+
+const char *berth_phase_about(size_t index)
+{
+    return berth_phase_name(index) ? berth__phases[index].about : NULL;
 }
 
 static const berth__solver *find_solver(const char *name)
@@ -77,6 +91,16 @@ bool berth__search_step_slow(berth__search *search)
     return search->stopped || report(search);
 }
 
+bool berth__search_resume(berth__search *search)
+{
+    if (search->stopped && search->stop == BERTH_STOP_STEPS && search->steps < search->step_budget) {
+        search->stopped = false;
+        search->stop = BERTH_STOP_DONE;
+        search->next_report = search->steps;
+    }
+    return !search->stopped;
+}
+
 bool berth__search_phase(berth__search *search, const char *phase)
 {
     search->phase = phase;
@@ -96,6 +120,9 @@ static bool look_whether_over(berth__search *search)
         return stop(search, BERTH_STOP_OPTIMAL);
     if (search->best_peak <= berth__search_goal(search))
         return stop(search, BERTH_STOP_FITS);
+    if (search->capacity < search->lower_bound &&
+        !search->minimise) /* nothing fits, and that is the answer */
+        return stop(search, BERTH_STOP_INFEASIBLE);
     return search->stopped;
 }
 
@@ -198,6 +225,7 @@ static berth_status solve_prepared(const berth__solver *solver, const berth_solv
                             .seed = options->seed,
                             .capacity = prepared->capacity,
                             .minimise = options->minimise,
+                            .without = options->without,
                             .effort = options->effort,
                             .step_budget = options->step_budget ? options->step_budget : UINT64_MAX,
                             .progress = options->progress,

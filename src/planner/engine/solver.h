@@ -20,8 +20,9 @@ typedef struct berth__search {
     const struct berth__prepared *prepared;
     const char *solver; /* the name that is offered under unless a phase says otherwise */
     uint64_t seed;
-    uint64_t capacity; /* BERTH__NO_CAPACITY: none */
-    bool minimise;     /* with a capacity: go on below it */
+    uint64_t capacity;   /* BERTH__NO_CAPACITY: none */
+    bool minimise;       /* with a capacity: go on below it */
+    const char *without; /* phases of `auto` to leave out, with commas between; NULL: none */
     berth_effort effort;
     uint64_t step_budget; /* UINT64_MAX: none */
 
@@ -62,6 +63,9 @@ static inline uint64_t berth__search_limit(const berth__search *search, uint64_t
 {
     return steps < UINT64_MAX - search->steps ? search->steps + steps : UINT64_MAX;
 }
+
+/* Goes on after a stop at a step budget that has been raised since. Returns whether the search goes on. */
+bool berth__search_resume(berth__search *search);
 
 /* Names the phase that begins; the progress callback sees it at once. `phase` is a literal. Returns whether
  * to stop now. */

@@ -203,8 +203,12 @@ berth_status berth__exact_create(const berth__prepared *prepared, uint64_t seed,
         berth__exact_destroy(x);
         return berth__fail(status, "no memory for an exact search of %u items", prepared->item_count);
     }
-    for (uint32_t i = 0; i < x->count; i++)
+    uint64_t lives = 0;
+    for (uint32_t i = 0; i < x->count; i++) {
         x->size[i] = (uint32_t)prepared->size[i];
+        lives += prepared->upper[i] - prepared->lower[i];
+    }
+    x->mean_life = x->count ? (uint32_t)(lives / x->count) : 0;
     for (uint32_t s = 0; s < x->sections; s++)
         x->weight[s] = 1.0;
     find_neighbours(x);

@@ -234,9 +234,11 @@ static uint32_t pick(berth__exact *x, const exact_entry *list, uint32_t count)
     return best;
 }
 
+/* A node costs a look at every item left in every section of its life, a lane of them at once. */
 static bool limit_met(berth__exact *x, uint32_t count)
 {
-    if (berth__search_step(x->search, 4 + count / 8) || x->search->steps >= x->step_limit ||
+    const uint64_t lanes = (uint64_t)x->mean_life * count / EXACT_LANES / 16, items = 4 + count / 8;
+    if (berth__search_step(x->search, lanes > items ? lanes : items) || x->search->steps >= x->step_limit ||
         x->fails >= x->fail_limit)
         x->aborted = true;
     return x->aborted;

@@ -70,6 +70,7 @@ typedef struct exact_frame {
 struct berth__exact {
     const berth__prepared *prepared;
     uint32_t count, sections, words; /* words: 64-bit words in a set of items */
+    uint32_t mean_life;              /* in sections */
     uint32_t capacity;
 
     /* The problem, by item. */

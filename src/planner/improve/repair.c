@@ -17,7 +17,7 @@
 #include "base/sort.h"
 #include "planner/problem/overlap.h"
 
-enum { ROUND_STEPS_AT_FIRST = 200, ROUND_STEPS_AT_MOST = 20000, EJECT_AT_FIRST = 256, EJECT_AT_MOST = 4096 };
+enum { CHEAP_LOOK = 32, EJECT_AT_FIRST = 256, EJECT_AT_MOST = 4096 };
 
 typedef struct repair {
     berth__search *search;
@@ -25,6 +25,7 @@ typedef struct repair {
     berth__overlap overlap;
     uint64_t *offsets; /* the plan being worked on; BERTH_NO_OFFSET: taken out */
     uint32_t *penalty;
+    uint16_t *root_of_life;
     uint32_t *pool; /* what is out, the next to go in last */
     uint32_t pool_count;
     uint32_t *touched; /* what may differ from the search's best plan, to which a failure returns */
@@ -33,7 +34,8 @@ typedef struct repair {
     uint64_t *ends; /* scratch of cheapest_place: the `to` of what was found, packed with its number */
     uint64_t *ends_scratch;
     uint32_t ends_room;
-    bool by_area; /* what a place costs: penalty x size x life, or the root of life */
+    bool by_area;               /* what a place costs: penalty x size x life, or the root of life */
+    uint64_t looks, look_steps; /* how many, and what they cost */
     uint64_t random;
     uint64_t step_limit;
 } repair;
@@ -51,19 +53,19 @@ static bool is_pinned(const repair *r, uint32_t item)
     return berth__item_fixed(r->prepared, item) != BERTH_NO_OFFSET;
 }
 
-static uint32_t root_of(uint32_t n)
+static uint16_t root_of(uint32_t n)
 {
     uint32_t root = 0;
     for (uint32_t bit = (uint32_t)1 << 15; bit; bit >>= 1)
         if ((uint64_t)(root + bit) * (root + bit) <= n)
             root += bit;
-    return root;
+    return (uint16_t)root;
 }
 
 static double bulk(const repair *r, uint32_t item)
 {
-    uint32_t life = r->prepared->upper[item] - r->prepared->lower[item];
-    return (double)r->prepared->size[item] * (double)(r->by_area ? life : root_of(life));
+    const uint32_t life = r->prepared->upper[item] - r->prepared->lower[item];
+    return (double)r->prepared->size[item] * (double)(r->by_area ? life : r->root_of_life[item]);
 }
 
 static double cost_of(const repair *r, uint32_t item)
@@ -213,8 +215,10 @@ static berth_status look(repair *r, uint32_t item)
 {
     r->overlap.looked_at = 0;
     berth_status status = berth__overlap_look(&r->overlap, r->offsets, item);
-    if (status == BERTH_OK)
-        berth__search_step(r->search, (r->overlap.looked_at + 4 * (uint64_t)r->overlap.found_count) / 16);
+    const uint64_t steps = (r->overlap.looked_at + 4 * (uint64_t)r->overlap.found_count) / 16;
+    r->looks++;
+    r->look_steps += steps;
+    berth__search_step(r->search, steps);
     return status;
 }
 
@@ -245,11 +249,42 @@ static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
     return BERTH_OK;
 }
 
-/* Works at `capacity` until all is in (the pool is empty) or `moves` are used up. */
-static berth_status press(repair *r, uint64_t capacity, uint64_t moves)
+/* 1 1 2 1 1 2 4 ...: most rounds that succeed do so within a few moves, so most are short; but some long ones
+ * come too (Luby, Sinclair and Zuckerman, 1993). */
+static uint64_t luby(uint64_t index)
+{
+    for (;;) {
+        uint64_t length = 1;
+        while (length < index)
+            length = 2 * length + 1;
+        if (length == index)
+            return (length + 1) / 2;
+        index -= length / 2;
+    }
+}
+
+/* How long a round goes on, and when so much is out that it leads nowhere. */
+typedef struct round_limits {
+    uint64_t moves;
+    uint32_t out;
+} round_limits;
+
+/* Where hundreds are in the way of each, a move costs a thousand steps and a round is cut early; where a few
+ * are, long rounds are worth their while. */
+static round_limits limits_of(const repair *r, uint32_t failures)
+{
+    const bool is_cheap = r->looks && r->look_steps <= CHEAP_LOOK * r->looks;
+    const uint64_t out = r->pool_count, stretch = luby(failures + 1) * (1 + failures / 8);
+    return (round_limits){.moves = is_cheap ? 200 * stretch + 20 * out : 50 * stretch + 8 * out,
+                          .out = is_cheap ? UINT32_MAX : (uint32_t)(48 + 4 * out)};
+}
+
+/* Works at `capacity` until all is in (the pool is empty) or a limit is met. */
+static berth_status press(repair *r, uint64_t capacity, const round_limits *limits)
 {
     berth_status status = BERTH_OK;
-    while (r->pool_count && moves-- > 0 && status == BERTH_OK &&
+    uint64_t moves = limits->moves;
+    while (r->pool_count && r->pool_count <= limits->out && moves-- > 0 && status == BERTH_OK &&
            berth__search_goes_on(r->search, r->step_limit))
         status = put_in(r, r->pool[--r->pool_count], capacity);
     return status;
@@ -316,7 +351,6 @@ static void take_out_above(repair *r, uint64_t capacity)
 static berth_status run(repair *r)
 {
     double part = 0.5;
-    uint64_t moves = ROUND_STEPS_AT_FIRST;
     uint32_t most = EJECT_AT_FIRST, failures = 0;
     berth_status status = BERTH_OK;
     while (status == BERTH_OK && berth__search_goes_on(r->search, r->step_limit)) {
@@ -334,16 +368,16 @@ static berth_status run(repair *r)
         take_out_above(r, capacity);
         berth__search_step(r->search, 1 + r->prepared->item_count / 16);
         r->by_area = failures % 2 == 0;
-        status = press(r, capacity, moves + 20 * (uint64_t)r->pool_count);
+        const round_limits limits = limits_of(r, failures);
+        status = press(r, capacity, &limits);
         bool pressed = r->pool_count == 0;
         if (r->search->stopped && !pressed)
             break;
-        if (status == BERTH_OK)
+        if (status == BERTH_OK && r->pool_count <= limits.out)
             status = complete(r);
-        if (status != BERTH_OK || r->pool_count)
+        if (status != BERTH_OK)
             break;
-        uint64_t peak = berth__prepared_peak(r->prepared, r->offsets);
-        if (peak < r->search->best_peak) {
+        if (r->pool_count == 0 && berth__prepared_peak(r->prepared, r->offsets) < r->search->best_peak) {
             berth__search_offer(r->search, r->offsets, "repair");
             failures = 0;
             part = pressed && part * 0.8 > 0.25 ? part * 0.8 : part;
@@ -353,7 +387,6 @@ static berth_status run(repair *r)
             failures++;
             part = part + 0.15 < 0.95 ? part + 0.15 : 0.95;
             most = most > 8 ? most / 2 : 4;
-            moves = moves * 3 / 2 < ROUND_STEPS_AT_MOST ? moves * 3 / 2 : ROUND_STEPS_AT_MOST;
         }
         forget_touched(r);
     }
@@ -372,20 +405,25 @@ berth_status berth__repair(berth__search *search, uint64_t steps)
     const size_t count = p->item_count;
     r.offsets = berth__heap_alloc(count * sizeof *r.offsets);
     r.penalty = berth__heap_alloc(count * sizeof *r.penalty);
+    r.root_of_life = berth__heap_alloc(count * sizeof *r.root_of_life);
     r.pool = berth__heap_alloc(count * sizeof *r.pool);
     r.touched = berth__heap_alloc(count * sizeof *r.touched);
     r.is_touched = berth__heap_zalloc(count, sizeof *r.is_touched);
     berth_status status = berth__overlap_init(&r.overlap, p);
-    if (status == BERTH_OK && (!r.offsets || !r.penalty || !r.pool || !r.touched || !r.is_touched))
+    if (status == BERTH_OK &&
+        (!r.offsets || !r.penalty || !r.root_of_life || !r.pool || !r.touched || !r.is_touched))
         status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to repair a plan of %zu items", count);
     if (status == BERTH_OK) {
         memcpy(r.offsets, search->best, count * sizeof *r.offsets);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             r.penalty[i] = 1;
+            r.root_of_life[i] = root_of(p->upper[i] - p->lower[i]);
+        }
         status = run(&r);
     }
     berth__overlap_finish(&r.overlap);
-    void *all[] = {r.offsets, r.penalty, r.pool, r.touched, r.is_touched, r.ends, r.ends_scratch};
+    void *all[] = {r.offsets, r.penalty,    r.root_of_life, r.pool,
+                   r.touched, r.is_touched, r.ends,         r.ends_scratch};
     for (size_t k = 0; k < BERTH_COUNT_OF(all); k++)
         berth__heap_free(all[k]);
     return status;

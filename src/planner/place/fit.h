@@ -13,7 +13,13 @@ typedef enum berth__fit_order {
 } berth__fit_order;
 
 /* A look at one that is placed already is that much cheaper than placing one. */
-enum { BERTH__FIT_LOOKS_A_STEP = 16 };
+enum { BERTH__FIT_LOOKS_A_STEP = 8 };
+
+/* So many looks are taken for so many items at most; then the rest is put above. */
+static inline uint64_t berth__fit_looks(uint64_t item_count)
+{
+    return item_count * 64 + ((uint64_t)2 << 20);
+}
 
 typedef enum berth__fit_rule { BERTH__FIT_FIRST, BERTH__FIT_BEST } berth__fit_rule;
 
