@@ -114,17 +114,25 @@ static uint32_t takes_of(const berth__quota_slot *slot)
     return atomic_load_explicit(&slot->takes, memory_order_acquire);
 }
 
-/* Adds to `changed` where a closed slot is not as it was at the last look: its credit is another, or the thread
- * has taken some, be it only to put it back, from before that look on until after this one. */
+/* Counts the closed slots whose credit is not as it was at the last look. */
 static int64_t call_back(berth__quota_slot *slot, uint32_t *changed)
 {
     if (LOAD(slot->open))
         return 0;
-    uint32_t before = takes_of(slot);
     int64_t credit = credit_of(slot);
-    *changed += credit != 0 || takes_of(slot) != slot->takes_seen;
-    slot->takes_seen = before;
+    *changed += credit != 0;
     slot->called_back += credit;
+    return credit;
+}
+
+/* The same for a peak, which also counts those whose thread has taken some, be it only to put it back, from before
+ * the last look on until after this one. */
+static int64_t call_back_for_peak(berth__quota_slot *slot, uint32_t *changed)
+{
+    uint32_t before = takes_of(slot);
+    int64_t credit = call_back(slot, changed);
+    *changed += takes_of(slot) != slot->takes_seen;
+    slot->takes_seen = before;
     return credit;
 }
 
@@ -141,7 +149,7 @@ static void call_all_back(berth__quota *q, const berth__quota_slot *except, slot
      * without end are not waited for. */
     for (int turn = 0; changed != 0 && turn < TRIES; turn++) {
         changed = 0;
-        int64_t credit = for_each_slot(q, except, call_back, &changed);
+        int64_t credit = for_each_slot(q, except, q->rises ? call_back_for_peak : call_back, &changed);
         STORE(q->claimed, LOAD(q->claimed) - credit);
     }
 }
