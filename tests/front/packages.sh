@@ -21,7 +21,7 @@ done
 triple=$("$cc" -print-multiarch 2>/dev/null || true)
 [ -d "/usr/include/${triple:-nowhere}" ] || cannot "headers are not where Debian has them"
 compiler_headers=$("$cc" -print-file-name=include)
-cmake=$(command -v cmake) ninja=$(command -v ninja) pkg_config=$(command -v pkg-config) python=$(command -v python3)
+cmake=$(command -v cmake) ninja=$(command -v ninja) pkg_config=$(command -v pkg-config) python=$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')
 
 rm -rf "$work"
 mkdir -p "$work/bin" "$work/lib/pkgconfig" "$work/include/$triple"
