@@ -9,6 +9,7 @@
 #include "berth/device.h"
 #include "berth/host_cache.h"
 #include "berth/log.h"
+#include "berth/opencl.h"
 #include "berth/plan.h"
 #include "berth/pool.h"
 #include "berth/problem.h"

@@ -68,6 +68,8 @@ typedef struct berth__device_ops {
     berth_status (*share)(berth_device device, void *p, berth_shared_handle *out);
     berth_status (*open_shared)(berth_device device, const berth_shared_handle *handle, void **out);
     berth_status (*close_shared)(berth_device device, void *p);
+    /* The largest block of that kind that the device can give; SIZE_MAX where it does not say. */
+    berth_status (*most_bytes)(berth_device device, berth_memory_kind kind, size_t *out);
     bool write_combined; /* has memory of that kind */
     /* Whether a function run by stream_call may itself use the device (CUDA forbids it). */
     bool calls_may_use_device;
@@ -113,6 +115,9 @@ void berth__stream_release(berth_stream *stream);
  * given to berth_stream_call: waiting for one's own stream is refused instead of hanging. To be compared,
  * never followed: the function may have destroyed its stream. */
 extern _Thread_local const berth_stream *berth__running_stream;
+
+/* The largest block that a device can give at once, however much memory it has; SIZE_MAX: unknown. */
+size_t berth__device_most_bytes(berth_device device, berth_memory_kind kind);
 
 /* Device memory in pieces: reserve address space, map memory into parts of it, unmap, unreserve. Sizes and
  * addresses are multiples of the granularity; any run of mapped granules can be unmapped,

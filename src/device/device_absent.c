@@ -155,6 +155,13 @@ static berth_status no_close_shared(berth_device device, void *p)
     return absent(kind_name(device), "share memory with other processes");
 }
 
+static berth_status no_most_bytes(berth_device device, berth_memory_kind kind, size_t *out)
+{
+    (void)device, (void)kind;
+    *out = SIZE_MAX;
+    return BERTH_OK;
+}
+
 #define FILL(field, with)      \
     do {                       \
         if (!out->field)       \
@@ -196,5 +203,6 @@ bool berth__device_ops_complete(berth__device_ops *out, const berth__device_ops 
     FILL(share, no_share);
     FILL(open_shared, no_open_shared);
     FILL(close_shared, no_close_shared);
+    FILL(most_bytes, no_most_bytes);
     return true;
 }

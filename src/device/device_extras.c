@@ -137,3 +137,13 @@ berth_status berth_device_close_shared(berth_device device, void *p)
     berth_status status = berth__device_find(device, NULL, &ops);
     return status == BERTH_OK ? ops->close_shared(device, p) : status;
 }
+
+size_t berth__device_most_bytes(berth_device device, berth_memory_kind kind)
+{
+    const berth__device_ops *ops;
+    size_t most = SIZE_MAX;
+    if (berth__device_find(device, NULL, &ops) != BERTH_OK ||
+        ops->most_bytes(device, kind, &most) != BERTH_OK)
+        return SIZE_MAX;
+    return most;
+}

@@ -54,5 +54,6 @@ const berth__device_ops berth__opencl_device_ops = {
     .event_query = berth__ocl_event_query,
     .event_wait = berth__ocl_event_wait,
     .event_destroy = berth__ocl_event_destroy,
+    .most_bytes = berth__ocl_most_bytes,
     .calls_may_use_device = true,
 };

@@ -1,9 +1,15 @@
 /* What the files of the OpenCL device share: the driver's types and functions, devices, streams.
  *
  *     opencl.c         the table, and what devices say of themselves
- *     opencl_load.c    finding the driver and its devices; contexts; errors
- *     opencl_memory.c  shared virtual memory, copies and fills
- *     opencl_stream.c  queues as streams, cl_event as events
+ *     opencl_load.c    finding the driver and its devices
+ *     opencl_adopt.c   contexts: our own, those of the program, queues for work without a stream
+ *     opencl_error.c   what the driver's codes mean to us; devices that are lost
+ *     opencl_memory.c  blocks: shared virtual memory, the USM extension
+ *     opencl_pinned.c  pinned memory where there is no fine-grained memory
+ *     opencl_copy.c    copies and fills
+ *     opencl_stream.c  queues as streams
+ *     opencl_call.c    functions of the host on a queue, and what happens once a queue has passed a point
+ *     opencl_event.c   cl_event as events
  *
  * The types are declared here, not taken from the CL headers, so that berth builds without them; a test
  * compares both where the headers are installed. */
@@ -11,6 +17,7 @@
 #define BERTH_DEVICE_OPENCL_H
 
 #include "base/library.h"
+#include "base/lock.h"
 #include "device/device.h"
 
 /* ---- The driver's types: its own tags, so that the compiler can compare them -------------------- */
@@ -20,6 +27,7 @@ typedef struct _cl_device_id *ocl_device_id;  /* NOLINT(bugprone-reserved-identi
 typedef struct _cl_context *ocl_context;      /* NOLINT(bugprone-reserved-identifier) */
 typedef struct _cl_command_queue *ocl_queue;  /* NOLINT(bugprone-reserved-identifier) */
 typedef struct _cl_event *ocl_event_id;       /* NOLINT(bugprone-reserved-identifier) */
+typedef struct _cl_mem *ocl_mem;              /* NOLINT(bugprone-reserved-identifier) */
 
 enum {
     OCL_SUCCESS = 0,
@@ -28,25 +36,32 @@ enum {
     OCL_MEM_OBJECT_ALLOCATION_FAILURE = -4,
     OCL_OUT_OF_RESOURCES = -5,
     OCL_OUT_OF_HOST_MEMORY = -6,
+    OCL_INVALID_CONTEXT = -34,
+    OCL_INVALID_COMMAND_QUEUE = -36,
     OCL_PLATFORM_NOT_FOUND = -1001,
     OCL_PLATFORM_NAME = 0x0902,
     OCL_DEVICE_TYPE_ALL = -1,
+    OCL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
     OCL_DEVICE_GLOBAL_MEM_SIZE = 0x101f,
     OCL_DEVICE_AVAILABLE = 0x1027,
     OCL_DEVICE_NAME = 0x102b,
     OCL_DRIVER_VERSION = 0x102d,
     OCL_DEVICE_EXTENSIONS = 0x1030,
+    OCL_DEVICE_PLATFORM = 0x1031,
     OCL_DEVICE_SVM_CAPABILITIES = 0x1053,
     OCL_SVM_COARSE = 1 << 0,
     OCL_SVM_FINE = 1 << 1,
     OCL_MEM_READ_WRITE = 1 << 0,
+    OCL_MEM_ALLOC_HOST_PTR = 1 << 4,
     OCL_MEM_SVM_FINE_GRAIN_BUFFER = 1 << 10,
     OCL_MAP_READ = 1 << 0,
     OCL_MAP_WRITE = 1 << 1,
+    OCL_MAP_WRITE_INVALIDATE = 1 << 2,
     OCL_QUEUE_CONTEXT = 0x1090,
     OCL_QUEUE_DEVICE = 0x1091,
     OCL_QUEUE_PROPERTIES = 0x1093,
     OCL_QUEUE_OUT_OF_ORDER = 1 << 0,
+    OCL_CONTEXT_DEVICES = 0x1081,
     OCL_CONTEXT_PLATFORM = 0x1084,
     OCL_EVENT_STATUS = 0x11d3,
     OCL_COMPLETE = 0,
@@ -61,7 +76,9 @@ enum {
     X(required, ocl_context, clCreateContext,                                                              \
       (const intptr_t *, uint32_t, const ocl_device_id *,                                                  \
        void (*)(const char *, const void *, size_t, void *), void *, int32_t *))                           \
+    X(required, int32_t, clRetainContext, (ocl_context))                                                   \
     X(required, int32_t, clReleaseContext, (ocl_context))                                                  \
+    X(required, int32_t, clGetContextInfo, (ocl_context, uint32_t, size_t, void *, size_t *))              \
     X(optional, ocl_queue, clCreateCommandQueueWithProperties,                                             \
       (ocl_context, ocl_device_id, const uint64_t *, int32_t *))                                           \
     X(required, ocl_queue, clCreateCommandQueue, (ocl_context, ocl_device_id, uint64_t, int32_t *))        \
@@ -81,6 +98,13 @@ enum {
       (ocl_event_id, int32_t, void (*)(ocl_event_id, int32_t, void *), void *))                            \
     X(required, ocl_event_id, clCreateUserEvent, (ocl_context, int32_t *))                                 \
     X(required, int32_t, clSetUserEventStatus, (ocl_event_id, int32_t))                                    \
+    X(required, ocl_mem, clCreateBuffer, (ocl_context, uint64_t, size_t, void *, int32_t *))               \
+    X(required, int32_t, clReleaseMemObject, (ocl_mem))                                                    \
+    X(required, void *, clEnqueueMapBuffer,                                                                \
+      (ocl_queue, ocl_mem, uint32_t, uint64_t, size_t, size_t, uint32_t, const ocl_event_id *,             \
+       ocl_event_id *, int32_t *))                                                                         \
+    X(required, int32_t, clEnqueueUnmapMemObject,                                                          \
+      (ocl_queue, ocl_mem, void *, uint32_t, const ocl_event_id *, ocl_event_id *))                        \
     X(optional, void *, clGetExtensionFunctionAddressForPlatform, (ocl_platform, const char *))            \
     X(optional, void *, clSVMAlloc, (ocl_context, uint64_t, size_t, uint32_t))                             \
     X(optional, void, clSVMFree, (ocl_context, void *))                                                    \
@@ -122,24 +146,44 @@ extern ocl_functions berth__ocl; /* filled once, by the first count */
 
 /* ---- Devices ------------------------------------------------------------------------------------- */
 
+/* As many queues are kept as threads have worked without a stream at once, up to this. */
+enum { OCL_IDLE_QUEUES = 32 };
+
+/* A device in a context. The driver's devices come first, each with a context of ours; a context of the
+ * program's adds its devices behind them. They stay for as long as the process. */
 typedef struct ocl_device {
     ocl_platform platform;
     ocl_device_id id;
-    bool coarse, fine; /* which shared virtual memory it has */
-    bool usm;          /* it has the extension, which is then used instead */
+    bool coarse, fine;   /* which shared virtual memory it has */
+    bool usm;            /* it has the extension, which is then used instead */
+    uint64_t most_bytes; /* the largest block; 0: the device does not say */
     ocl_usm_functions usm_functions;
-    _Atomic(ocl_context) context; /* made on first use */
-    _Atomic(ocl_queue) queue;     /* for work without a stream; made on first use */
+    _Atomic(ocl_context) context;                    /* made on first use, or adopted */
+    _Atomic(ocl_queue) idle_queues[OCL_IDLE_QUEUES]; /* for work without a stream; NULL: nothing here */
     _Atomic bool lost;
 } ocl_device;
 
 berth_status berth__ocl_count(berth_device_kind kind, int32_t *count);
 /* Only after a count that found it. */
 ocl_device *berth__ocl_device(berth_device device);
-/* The device's context and its queue for work without a stream. */
+int berth__ocl_ordinal(const ocl_device *device);
+/* How many of the devices are the driver's; those behind them are adopted. */
+int32_t berth__ocl_listed_count(void);
+/* Adds a device of an adopted context, under the caller's lock; NULL: there is no room. It can be found once
+ * berth__ocl_publish has been called. */
+ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id);
+void berth__ocl_publish(void);
+/* The process is the child of a fork: the driver stayed behind. */
+bool berth__ocl_is_forked(void);
+
+/* The device's context. */
 berth_status berth__ocl_context(ocl_device *device, ocl_context *out);
-berth_status berth__ocl_own_queue(ocl_device *device, ocl_queue *out);
 berth_status berth__ocl_new_queue(ocl_device *device, ocl_queue *out);
+/* A queue for work without a stream, the caller's alone until it is given back. */
+berth_status berth__ocl_queue_borrow(ocl_device *device, ocl_queue *out);
+void berth__ocl_queue_return(ocl_device *device, ocl_queue queue);
+
+/* ---- Errors -------------------------------------------------------------------------------------- */
 
 /* Keeps the driver's code and words. A lost device is logged the first time. */
 berth_status berth__ocl_fail(ocl_device *device, int32_t code, const char *what);
@@ -149,24 +193,70 @@ berth_status berth__ocl_fail_memory(ocl_device *device, int32_t code, size_t siz
 berth_status berth__ocl_alive(ocl_device *device);
 /* "CL_OUT_OF_RESOURCES". */
 const char *berth__ocl_words(int32_t code);
+/* Waits for a queue. Finds out whether a code that may mean a lost device does. */
+berth_status berth__ocl_finish(ocl_device *device, ocl_queue queue, const char *what);
 
 /* ---- Streams ------------------------------------------------------------------------------------- */
+
+/* An object of the driver's that goes as soon as it may: not while a user event is unset. */
+typedef struct ocl_leaving {
+    struct ocl_leaving *next;
+    void (*release)(struct ocl_leaving *leaving);
+} ocl_leaving;
+
+/* A marker on its way through a queue, and how many of our commands are before it. */
+typedef struct ocl_question {
+    ocl_event_id marker;
+    uint64_t covered;
+    uint32_t holders; /* guard: the stream's question_lock */
+} ocl_question;
 
 typedef struct ocl_stream {
     berth_stream base;
     ocl_device *device;
     ocl_queue queue;
-    bool out_of_order;              /* a queue of the user's: we put barriers around our work */
-    _Atomic bool shared;            /* the program has the queue too and may enqueue what we do not see */
-    _Atomic uint64_t enqueued;      /* commands of ours */
-    _Atomic uint64_t seen_done;     /* how many of them are known to have run */
-    _Atomic(ocl_event_id) marker;   /* the last question that was not answered yet */
+    bool out_of_order;          /* a queue of the user's: we put barriers around our work */
+    _Atomic bool shared;        /* the program has the queue too and may enqueue what we do not see */
+    _Atomic uint64_t enqueued;  /* commands of ours */
+    _Atomic uint64_t seen_done; /* how many of them are known to have run */
+    berth__spin question_lock;
+    ocl_question *question;         /* the oldest that was not answered yet; guard: question_lock */
     _Atomic(berth_stream *) caller; /* a CPU stream that runs functions given to berth_stream_call */
+    ocl_leaving leaving;
 } ocl_stream;
 
-/* Around every command: on an out-of-order queue these keep the order that a stream promises. */
+/* Around every command: on an out-of-order queue these keep the order that a stream promises. `after` sends
+ * the command on its way, too. */
 int32_t berth__ocl_before(ocl_stream *stream);
 int32_t berth__ocl_after(ocl_stream *stream);
+/* A marker behind everything that the queue has now, on its way. On failure *out is NULL. */
+int32_t berth__ocl_put_marker(ocl_queue queue, ocl_event_id *out);
+/* The command's state: above 0 under way, 0 complete, below 0 the code it failed with, which is final. Returns
+ * the code of the question itself. */
+int32_t berth__ocl_state_of(ocl_event_id event, int32_t *state);
+berth_status berth__ocl_check_streams(berth_device device);
+
+/* Calls fn(context) once the stream has passed this point, on a thread where the driver may be called. On
+ * failure fn is not called. */
+berth_status berth__ocl_when_passed(ocl_stream *stream, void (*fn)(void *context), void *context);
+/* Has leaving->release called: now, or when the last user event has been set. */
+void berth__ocl_leave(ocl_leaving *leaving);
+
+/* ---- Memory -------------------------------------------------------------------------------------- */
+
+berth_status berth__ocl_check_kind(berth_device device, berth_memory_kind kind);
+/* A block with whatever alignment the driver gives, and its end. The extension's free waits for the block's
+ * commands: not on a thread that one of them waits for. */
+berth_status berth__ocl_block(ocl_device *device, berth_memory_kind kind, size_t size_bytes, void **out);
+void berth__ocl_free_block(ocl_device *device, void *raw);
+/* Frees it when the stream gets there. */
+berth_status berth__ocl_free_on_stream(ocl_stream *stream, void *raw);
+
+berth_status berth__ocl_pinned_allocate(ocl_device *device, size_t size_bytes, size_t alignment, void **out);
+/* False: no such block. With a stream it goes when the stream gets there. */
+bool berth__ocl_pinned_release(ocl_device *device, void *p, ocl_stream *stream, berth_status *status);
+/* Whether `p` lies in such a block. */
+bool berth__ocl_is_pinned(const void *p);
 
 /* ---- The parts of the table ---------------------------------------------------------------------- */
 
@@ -174,6 +264,7 @@ berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, si
                                  size_t alignment, berth_stream *stream, void **out);
 berth_status berth__ocl_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
                                 berth_stream *stream);
+berth_status berth__ocl_most_bytes(berth_device device, berth_memory_kind kind, size_t *out);
 berth_status berth__ocl_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
                              berth_copy_kind kind, berth_stream *stream);
 berth_status berth__ocl_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream);

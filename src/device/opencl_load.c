@@ -1,16 +1,19 @@
-/* Finding the OpenCL driver and its devices; their contexts; and what its error codes mean to us. */
+/* Finding the OpenCL driver and its devices; and what a fork leaves of them. */
 #include "device/opencl.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_DEVICES = 64, MOST_PLATFORMS = 16 };
+enum { MOST_DEVICES = 256, MOST_LISTED = 64, MOST_PLATFORMS = 16 };
 
 ocl_functions berth__ocl;
 
-static ocl_device devices[MOST_DEVICES]; /* written once, by load */
-static int32_t device_count;
+static ocl_device devices[MOST_DEVICES]; /* each written before it is published */
+static int32_t added_count;              /* guard: load, then the lock of opencl_adopt.c */
+static int32_t listed_count;             /* written once, by load */
+static _Atomic int32_t device_count;     /* those that can be found */
+static _Atomic bool forked;
 static char why_none[256]; /* "": there are devices */
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
@@ -60,25 +63,37 @@ static bool has_svm_functions(void)
            berth__ocl.clEnqueueSVMUnmap;
 }
 
-static void add_device(ocl_platform platform, ocl_device_id id)
+ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id)
 {
-    ocl_device *device = &devices[device_count];
-    uint64_t svm = 0;
-    uint32_t available = 0;
-    if (device_count == MOST_DEVICES ||
-        berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_AVAILABLE, sizeof available, &available, NULL) !=
-            OCL_SUCCESS ||
-        !available)
-        return;
+    if (added_count == MOST_DEVICES)
+        return NULL;
+    ocl_device *device = &devices[added_count];
+    uint64_t svm = 0, most = 0;
     device->platform = platform;
     device->id = id;
     /* Before OpenCL 2.0 the question itself is an error. */
     if (has_svm_functions())
         (void)berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_SVM_CAPABILITIES, sizeof svm, &svm, NULL);
+    (void)berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most, &most, NULL);
     device->coarse = (svm & OCL_SVM_COARSE) != 0;
     device->fine = (svm & OCL_SVM_FINE) != 0;
+    device->most_bytes = most;
     device->usm = find_usm(device);
-    device_count++;
+    added_count++;
+    return device;
+}
+
+void berth__ocl_publish(void)
+{
+    atomic_store_explicit(&device_count, added_count, memory_order_release);
+}
+
+static bool is_available(ocl_device_id id)
+{
+    uint32_t available = 0;
+    return berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_AVAILABLE, sizeof available, &available, NULL) ==
+               OCL_SUCCESS &&
+           available;
 }
 
 static void list_devices(void)
@@ -93,18 +108,34 @@ static void list_devices(void)
     if (platform_count > MOST_PLATFORMS)
         platform_count = MOST_PLATFORMS;
     for (uint32_t p = 0; p < platform_count; p++) {
-        ocl_device_id ids[MOST_DEVICES];
+        ocl_device_id ids[MOST_LISTED];
         uint32_t count = 0;
-        if (berth__ocl.clGetDeviceIDs(platforms[p], (uint64_t)(uint32_t)OCL_DEVICE_TYPE_ALL, MOST_DEVICES,
-                                      ids, &count) != OCL_SUCCESS)
+        if (berth__ocl.clGetDeviceIDs(platforms[p], (uint64_t)(uint32_t)OCL_DEVICE_TYPE_ALL, MOST_LISTED, ids,
+                                      &count) != OCL_SUCCESS)
             continue; /* a platform without devices is no reason to hide the others */
-        for (uint32_t i = 0; i < count && i < MOST_DEVICES; i++)
-            add_device(platforms[p], ids[i]);
+        for (uint32_t i = 0; i < count && i < MOST_LISTED; i++)
+            if (added_count < MOST_LISTED && is_available(ids[i]))
+                (void)berth__ocl_add(platforms[p], ids[i]);
     }
-    if (device_count == 0)
+    listed_count = added_count;
+    berth__ocl_publish();
+    if (added_count == 0)
         snprintf(why_none, sizeof why_none,
                  "the OpenCL loader is there but no driver has a device: install one, for processors "
                  "pocl-opencl-icd");
+}
+
+/* The driver's threads stay behind in the parent, with whatever locks they held: it is not called again. */
+static void after_fork_in_child(void)
+{
+    atomic_store(&forked, true);
+    for (int i = 0; i < MOST_DEVICES; i++)
+        atomic_store(&devices[i].lost, true);
+}
+
+bool berth__ocl_is_forked(void)
+{
+    return atomic_load_explicit(&forked, memory_order_relaxed);
 }
 
 static void load(void)
@@ -117,14 +148,16 @@ static void load(void)
         snprintf(why_none, sizeof why_none, "no OpenCL: %s; install ocl-icd-libopencl1 and a driver", why);
     else
         list_devices();
+    if (added_count > 0 && pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
+        berth__log(BERTH_LOG_WARNING, "no memory to watch for forks: OpenCL must not be used in a child");
 }
 
 berth_status berth__ocl_count(berth_device_kind kind, int32_t *count)
 {
     (void)kind;
     pthread_once(&loaded, load);
-    *count = device_count;
-    if (BERTH_LIKELY(device_count > 0))
+    *count = atomic_load_explicit(&device_count, memory_order_acquire);
+    if (BERTH_LIKELY(*count > 0))
         return BERTH_OK;
     return berth__fail(BERTH_UNSUPPORTED, "%s", why_none);
 }
@@ -134,133 +167,12 @@ ocl_device *berth__ocl_device(berth_device device)
     return &devices[device.ordinal];
 }
 
-/* ---- Contexts and queues: made by whoever comes first, without a lock ---------------------------- */
-
-berth_status berth__ocl_context(ocl_device *device, ocl_context *out)
+int berth__ocl_ordinal(const ocl_device *device)
 {
-    *out = atomic_load_explicit(&device->context, memory_order_acquire);
-    if (BERTH_LIKELY(*out != NULL))
-        return BERTH_OK;
-    int32_t code = OCL_SUCCESS;
-    const intptr_t properties[] = {OCL_CONTEXT_PLATFORM, (intptr_t)device->platform, 0};
-    ocl_context made = berth__ocl.clCreateContext(properties, 1, &device->id, NULL, NULL, &code);
-    if (!made)
-        return berth__ocl_fail(device, code, "making a context");
-    ocl_context other = NULL;
-    if (!atomic_compare_exchange_strong(&device->context, &other, made)) {
-        (void)berth__ocl.clReleaseContext(made);
-        made = other;
-    }
-    *out = made;
-    return BERTH_OK;
+    return (int)(device - devices);
 }
 
-berth_status berth__ocl_new_queue(ocl_device *device, ocl_queue *out)
+int32_t berth__ocl_listed_count(void)
 {
-    ocl_context context;
-    berth_status status = berth__ocl_context(device, &context);
-    if (status != BERTH_OK)
-        return status;
-    int32_t code = OCL_SUCCESS;
-    *out = berth__ocl.clCreateCommandQueueWithProperties
-               ? berth__ocl.clCreateCommandQueueWithProperties(context, device->id, NULL, &code)
-               : berth__ocl.clCreateCommandQueue(context, device->id, 0, &code);
-    return *out ? BERTH_OK : berth__ocl_fail(device, code, "making a queue");
-}
-
-berth_status berth__ocl_own_queue(ocl_device *device, ocl_queue *out)
-{
-    *out = atomic_load_explicit(&device->queue, memory_order_acquire);
-    if (BERTH_LIKELY(*out != NULL))
-        return BERTH_OK;
-    ocl_queue made, other = NULL;
-    berth_status status = berth__ocl_new_queue(device, &made);
-    if (status != BERTH_OK)
-        return status;
-    if (!atomic_compare_exchange_strong(&device->queue, &other, made)) {
-        (void)berth__ocl.clReleaseCommandQueue(made);
-        made = other;
-    }
-    *out = made;
-    return BERTH_OK;
-}
-
-/* ---- Errors -------------------------------------------------------------------------------------- */
-
-const char *berth__ocl_words(int32_t code)
-{
-    static const char *const low[] = {"CL_SUCCESS",
-                                      "CL_DEVICE_NOT_FOUND",
-                                      "CL_DEVICE_NOT_AVAILABLE",
-                                      "CL_COMPILER_NOT_AVAILABLE",
-                                      "CL_MEM_OBJECT_ALLOCATION_FAILURE",
-                                      "CL_OUT_OF_RESOURCES",
-                                      "CL_OUT_OF_HOST_MEMORY",
-                                      "CL_PROFILING_INFO_NOT_AVAILABLE",
-                                      "CL_MEM_COPY_OVERLAP",
-                                      "CL_IMAGE_FORMAT_MISMATCH",
-                                      "CL_IMAGE_FORMAT_NOT_SUPPORTED",
-                                      "CL_BUILD_PROGRAM_FAILURE",
-                                      "CL_MAP_FAILURE",
-                                      "CL_MISALIGNED_SUB_BUFFER_OFFSET",
-                                      "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"};
-    static const char *const high[] = {
-        "CL_INVALID_VALUE",         "CL_INVALID_DEVICE_TYPE", "CL_INVALID_PLATFORM",
-        "CL_INVALID_DEVICE",        "CL_INVALID_CONTEXT",     "CL_INVALID_QUEUE_PROPERTIES",
-        "CL_INVALID_COMMAND_QUEUE", "CL_INVALID_HOST_PTR",    "CL_INVALID_MEM_OBJECT"};
-    if (code <= 0 && code > -(int32_t)BERTH_COUNT_OF(low))
-        return low[-code];
-    if (code <= -30 && code > -30 - (int32_t)BERTH_COUNT_OF(high))
-        return high[-code - 30];
-    switch (code) {
-    case -57:
-        return "CL_INVALID_EVENT_WAIT_LIST";
-    case -58:
-        return "CL_INVALID_EVENT";
-    case -59:
-        return "CL_INVALID_OPERATION";
-    case -61:
-        return "CL_INVALID_BUFFER_SIZE";
-    case OCL_PLATFORM_NOT_FOUND:
-        return "CL_PLATFORM_NOT_FOUND_KHR";
-    default:
-        return "an OpenCL error";
-    }
-}
-
-static void note_lost(ocl_device *device, int32_t code)
-{
-    if (!atomic_exchange(&device->lost, true))
-        berth__log(BERTH_LOG_ERROR, "OpenCL device %d is lost (%s): everything on it fails from now on",
-                   (int)(device - devices), berth__ocl_words(code));
-}
-
-berth_status berth__ocl_alive(ocl_device *device)
-{
-    if (BERTH_LIKELY(!atomic_load_explicit(&device->lost, memory_order_relaxed)))
-        return BERTH_OK;
-    return berth__fail(BERTH_DEVICE_LOST, "OpenCL device %d was lost earlier", (int)(device - devices));
-}
-
-berth_status berth__ocl_fail(ocl_device *device, int32_t code, const char *what)
-{
-    berth_status status = BERTH_DEVICE_ERROR;
-    if (code == OCL_OUT_OF_HOST_MEMORY) {
-        status = BERTH_OUT_OF_HOST_MEMORY;
-    } else if (code == OCL_MEM_OBJECT_ALLOCATION_FAILURE) {
-        status = BERTH_OUT_OF_DEVICE_MEMORY;
-    } else if (code == OCL_DEVICE_NOT_AVAILABLE) {
-        note_lost(device, code);
-        status = BERTH_DEVICE_LOST;
-    }
-    return berth__fail_driver(status, code, berth__ocl_words(code), "OpenCL device %d: %s failed: %s",
-                              (int)(device - devices), what, berth__ocl_words(code));
-}
-
-berth_status berth__ocl_fail_memory(ocl_device *device, int32_t code, size_t size_bytes)
-{
-    if (code != OCL_SUCCESS && code != OCL_OUT_OF_RESOURCES && code != OCL_MEM_OBJECT_ALLOCATION_FAILURE)
-        return berth__ocl_fail(device, code, "allocating memory");
-    return berth__fail_driver(BERTH_OUT_OF_DEVICE_MEMORY, code, berth__ocl_words(code),
-                              "OpenCL device %d has no %zu bytes", (int)(device - devices), size_bytes);
+    return listed_count;
 }

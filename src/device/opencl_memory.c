@@ -1,35 +1,25 @@
-/* Memory of OpenCL devices: shared virtual memory or the USM extension, copies and fills.
+/* Blocks of OpenCL devices: shared virtual memory or the USM extension.
  *
  * Device memory is coarse-grained: the host may touch it only between a map and an unmap, which a copy
  * without a stream does; a copy on a stream is a command of the device and needs neither. Pinned and managed
- * memory is fine-grained where the device has that. Without it pinned memory is the system's: commands take
- * such pointers too. */
+ * memory is fine-grained where the device has that. Without it pinned memory is a mapped buffer
+ * (opencl_pinned.c). */
 #include "device/opencl.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/pointers.h"
 
-/* What clSVMAlloc is sure to give: the size of its largest type, long16. */
-enum { NATURAL_ALIGNMENT = 128 };
+/* Large blocks of most drivers have this, so that we ask for more than the size only beyond it, or when one has
+ * not (PoCL). OpenCL itself promises 128, the size of its largest type. */
+enum { USUAL_ALIGNMENT = 4096 };
 
-static berth__pointers raw_blocks; /* blocks with a larger alignment, and where they really begin */
-
-/* ---- Blocks -------------------------------------------------------------------------------------- */
-
-static bool from_system(const ocl_device *device, berth_memory_kind kind)
-{
-    return kind == BERTH_MEMORY_PINNED && !device->usm && !device->fine;
-}
+static berth__pointers raw_blocks; /* blocks that begin behind where the driver's do, and where that is */
 
 static berth_status no_such_memory(berth_device device, const char *what)
 {
     return berth__fail(BERTH_UNSUPPORTED, "OpenCL device %d has no %s", (int)device.ordinal, what);
 }
 
-static berth_status check_kind(berth_device device, berth_memory_kind kind)
+berth_status berth__ocl_check_kind(berth_device device, berth_memory_kind kind)
 {
     const ocl_device *ocl = berth__ocl_device(device);
     if (ocl->usm)
@@ -41,6 +31,23 @@ static berth_status check_kind(berth_device device, berth_memory_kind kind)
         return no_such_memory(device, "fine-grained shared virtual memory, which managed memory needs");
     return BERTH_OK;
 }
+
+static bool is_mapped_buffer(const ocl_device *device, berth_memory_kind kind)
+{
+    return kind == BERTH_MEMORY_PINNED && !device->usm && !device->fine;
+}
+
+/* With room to align it. */
+berth_status berth__ocl_most_bytes(berth_device device, berth_memory_kind kind, size_t *out)
+{
+    const ocl_device *ocl = berth__ocl_device(device);
+    bool known = ocl->most_bytes > USUAL_ALIGNMENT && ocl->most_bytes < SIZE_MAX;
+    (void)kind;
+    *out = known ? (size_t)ocl->most_bytes - USUAL_ALIGNMENT : SIZE_MAX;
+    return BERTH_OK;
+}
+
+/* ---- From the driver ----------------------------------------------------------------------------- */
 
 static berth_status usm_block(ocl_device *device, ocl_context context, berth_memory_kind kind,
                               size_t size_bytes, void **out)
@@ -60,8 +67,7 @@ static berth_status usm_block(ocl_device *device, ocl_context context, berth_mem
     return BERTH_OK;
 }
 
-/* A block with whatever alignment the driver gives. */
-static berth_status block(ocl_device *device, berth_memory_kind kind, size_t size_bytes, void **out)
+berth_status berth__ocl_block(ocl_device *device, berth_memory_kind kind, size_t size_bytes, void **out)
 {
     ocl_context context;
     berth_status status = berth__ocl_context(device, &context);
@@ -79,7 +85,7 @@ static berth_status block(ocl_device *device, berth_memory_kind kind, size_t siz
     return BERTH_OK;
 }
 
-static void free_block(ocl_device *device, void *raw)
+void berth__ocl_free_block(ocl_device *device, void *raw)
 {
     ocl_context context = atomic_load_explicit(&device->context, memory_order_acquire);
     if (device->usm)
@@ -88,14 +94,64 @@ static void free_block(ocl_device *device, void *raw)
         berth__ocl.clSVMFree(context, raw);
 }
 
-static berth_status system_block(size_t size_bytes, size_t alignment, void **out)
+/* ---- Freed by a stream --------------------------------------------------------------------------- */
+
+typedef struct ocl_late_free {
+    ocl_device *device;
+    void *raw;
+} ocl_late_free;
+
+static void run_late_free(void *context)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    void *p = NULL;
-    if (posix_memalign(&p, alignment < page ? page : alignment, size_bytes) != 0)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the system has no %zu bytes", size_bytes);
-    *out = p;
+    ocl_late_free *late = context;
+    berth__ocl_free_block(late->device, late->raw);
+    berth__heap_free(late);
+}
+
+/* The extension has no free on a queue, and its own waits for the commands that use the block: from a function
+ * of the stream, for ever. So it is called when they have run. */
+static berth_status free_when_passed(ocl_stream *stream, void *raw)
+{
+    ocl_late_free *late = berth__heap_alloc(sizeof *late);
+    if (!late)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to free a block on a stream");
+    *late = (ocl_late_free){stream->device, raw};
+    berth_status status = berth__ocl_when_passed(stream, run_late_free, late);
+    if (status != BERTH_OK)
+        berth__heap_free(late);
+    return status;
+}
+
+berth_status berth__ocl_free_on_stream(ocl_stream *stream, void *raw)
+{
+    if (stream->device->usm)
+        return free_when_passed(stream, raw);
+    int32_t code = berth__ocl_before(stream);
+    if (code == OCL_SUCCESS)
+        code = berth__ocl.clEnqueueSVMFree(stream->queue, 1, &raw, NULL, NULL, 0, NULL, NULL);
+    if (code != OCL_SUCCESS)
+        return free_when_passed(stream, raw);
+    (void)berth__ocl_after(stream); /* the block goes, whatever this says */
     return BERTH_OK;
+}
+
+/* ---- The operations ------------------------------------------------------------------------------ */
+
+static void *align_in(void *raw, size_t alignment)
+{
+    return (char *)raw + (berth__align_up((uintptr_t)raw, alignment) - (uintptr_t)raw);
+}
+
+static berth_status aligned_block(ocl_device *device, berth_memory_kind kind, size_t size_bytes,
+                                  size_t alignment, void **raw)
+{
+    if (alignment <= USUAL_ALIGNMENT) {
+        berth_status status = berth__ocl_block(device, kind, size_bytes, raw);
+        if (status != BERTH_OK || align_in(*raw, alignment) == *raw)
+            return status;
+        berth__ocl_free_block(device, *raw);
+    }
+    return berth__ocl_block(device, kind, size_bytes + alignment, raw);
 }
 
 berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
@@ -105,26 +161,18 @@ berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, si
     ocl_device *ocl = berth__ocl_device(device);
     berth_status status = berth__ocl_alive(ocl);
     if (status == BERTH_OK)
-        status = check_kind(device, kind);
+        status = berth__ocl_check_kind(device, kind);
     if (status != BERTH_OK)
         return status;
-    if (from_system(ocl, kind))
-        return system_block(size_bytes, alignment, out);
+    if (is_mapped_buffer(ocl, kind))
+        return berth__ocl_pinned_allocate(ocl, size_bytes, alignment, out);
     void *raw = NULL;
-    bool over_aligned = alignment > NATURAL_ALIGNMENT;
-    status = block(ocl, kind, over_aligned ? size_bytes + alignment : size_bytes, &raw);
+    status = aligned_block(ocl, kind, size_bytes, alignment, &raw);
     if (status != BERTH_OK)
         return status;
-    void *p = (char *)raw + (berth__align_up((uintptr_t)raw, alignment) - (uintptr_t)raw);
-    if (p != raw && !over_aligned) { /* a driver that aligns less than its largest type */
-        free_block(ocl, raw);
-        status = block(ocl, kind, size_bytes + alignment, &raw);
-        if (status != BERTH_OK)
-            return status;
-        p = (char *)raw + (berth__align_up((uintptr_t)raw, alignment) - (uintptr_t)raw);
-    }
+    void *p = align_in(raw, alignment);
     if (p != raw && !berth__pointers_put(&raw_blocks, p, raw, BERTH__RANK_DEVICE)) {
-        free_block(ocl, raw);
+        berth__ocl_free_block(ocl, raw);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to remember where a block begins");
     }
     *out = p;
@@ -136,186 +184,24 @@ berth_status berth__ocl_release(berth_device device, berth_memory_kind kind, voi
 {
     (void)size_bytes;
     ocl_device *ocl = berth__ocl_device(device);
-    berth_status status = check_kind(device, kind);
+    berth_status status = berth__ocl_check_kind(device, kind);
+    if (status == BERTH_OK && berth__ocl_is_forked())
+        status = berth__ocl_alive(ocl);
     if (status != BERTH_OK)
         return status;
-    void *raw = berth__pointers_take(&raw_blocks, p, BERTH__RANK_DEVICE);
-    if (!raw)
-        raw = p;
-    /* On a stream the block goes when the stream gets there. The extension's free waits by itself. */
-    if (stream && !ocl->usm && !from_system(ocl, kind) && berth__ocl_alive(ocl) == BERTH_OK) {
-        ocl_stream *on = (ocl_stream *)stream;
-        int32_t code = berth__ocl_before(on);
-        if (code == OCL_SUCCESS)
-            code = berth__ocl.clEnqueueSVMFree(on->queue, 1, &raw, NULL, NULL, 0, NULL, NULL);
-        if (code == OCL_SUCCESS)
-            code = berth__ocl_after(on);
-        return code == OCL_SUCCESS ? BERTH_OK : berth__ocl_fail(ocl, code, "freeing a block on a queue");
-    }
-    if (from_system(ocl, kind)) {
-        if (stream && berth__ocl_alive(ocl) == BERTH_OK)
-            status = berth__ocl_stream_synchronize(stream);
-        free(raw);
-    } else {
-        free_block(ocl, raw);
-    }
-    return status;
-}
-
-/* ---- Copies -------------------------------------------------------------------------------------- */
-
-static int32_t enqueue_copy(ocl_device *device, ocl_queue queue, bool blocking, void *dst, const void *src,
-                            size_t size_bytes)
-{
-    return device->usm ? device->usm_functions.clEnqueueMemcpyINTEL(queue, blocking, dst, src, size_bytes, 0,
-                                                                    NULL, NULL)
-                       : berth__ocl.clEnqueueSVMMemcpy(queue, blocking, dst, src, size_bytes, 0, NULL, NULL);
-}
-
-static bool overlaps(const void *a, const void *b, size_t size_bytes)
-{
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return x < y ? y - x < size_bytes : x - y < size_bytes;
-}
-
-/* The driver forbids overlapping copies: through a block that the queue itself frees afterwards. */
-static berth_status copy_overlapping(berth_device device, ocl_queue queue, void *dst, const void *src,
-                                     size_t size_bytes)
-{
-    ocl_device *ocl = berth__ocl_device(device);
-    void *between = NULL;
-    berth_status status = block(ocl, BERTH_MEMORY_DEVICE, size_bytes, &between);
-    if (status != BERTH_OK)
+    ocl_stream *on = berth__ocl_alive(ocl) == BERTH_OK ? (ocl_stream *)stream : NULL;
+    if (is_mapped_buffer(ocl, kind)) {
+        if (!berth__ocl_pinned_release(ocl, p, on, &status))
+            return berth__fail(BERTH_NOT_FOUND, "%p is no pinned block of OpenCL device %d", p,
+                               (int)device.ordinal);
         return status;
-    int32_t code = enqueue_copy(ocl, queue, false, between, src, size_bytes);
-    if (code == OCL_SUCCESS)
-        code = enqueue_copy(ocl, queue, false, dst, between, size_bytes);
-    if (code == OCL_SUCCESS && !ocl->usm)
-        code = berth__ocl.clEnqueueSVMFree(queue, 1, &between, NULL, NULL, 0, NULL, NULL);
+    }
+    void *raw = berth__pointers_take(&raw_blocks, p, BERTH__RANK_DEVICE), *begin = raw ? raw : p;
+    if (!on)
+        berth__ocl_free_block(ocl, begin);
     else
-        free_block(ocl, between); /* the extension's waits */
-    return code == OCL_SUCCESS ? BERTH_OK : berth__ocl_fail(ocl, code, "a copy");
-}
-
-static berth_status copy_on_stream(berth_device device, void *dst, const void *src, size_t size_bytes,
-                                   ocl_stream *stream)
-{
-    ocl_device *ocl = stream->device;
-    berth_status status = BERTH_OK;
-    int32_t code = berth__ocl_before(stream);
-    if (code == OCL_SUCCESS && BERTH_UNLIKELY(overlaps(dst, src, size_bytes)))
-        status = copy_overlapping(device, stream->queue, dst, src, size_bytes);
-    else if (code == OCL_SUCCESS)
-        code = enqueue_copy(ocl, stream->queue, false, dst, src, size_bytes);
-    if (code == OCL_SUCCESS && status == BERTH_OK)
-        code = berth__ocl_after(stream);
-    return code == OCL_SUCCESS ? status : berth__ocl_fail(ocl, code, "a copy");
-}
-
-/* Between the host and coarse-grained memory: the host copies, while the block is mapped. */
-static int32_t copy_mapped(ocl_queue queue, void *dst, const void *src, size_t size_bytes, bool to_device)
-{
-    void *shared = to_device ? dst : (void *)(uintptr_t)src;
-    int32_t code = berth__ocl.clEnqueueSVMMap(queue, true, to_device ? OCL_MAP_WRITE : OCL_MAP_READ, shared,
-                                              size_bytes, 0, NULL, NULL);
-    if (code != OCL_SUCCESS)
-        return code;
-    memcpy(dst, src, size_bytes);
-    code = berth__ocl.clEnqueueSVMUnmap(queue, shared, 0, NULL, NULL);
-    return code == OCL_SUCCESS ? berth__ocl.clFinish(queue) : code;
-}
-
-static berth_status copy_now(berth_device device, void *dst, const void *src, size_t size_bytes,
-                             berth_copy_kind kind)
-{
-    ocl_device *ocl = berth__ocl_device(device);
-    ocl_queue queue;
-    if (kind == BERTH_COPY_HOST_TO_HOST) {
-        memmove(dst, src, size_bytes);
-        return BERTH_OK;
-    }
-    berth_status status = berth__ocl_own_queue(ocl, &queue);
-    if (status != BERTH_OK)
-        return status;
-    bool one_side = kind == BERTH_COPY_HOST_TO_DEVICE || kind == BERTH_COPY_DEVICE_TO_HOST;
-    int32_t code;
-    if (overlaps(dst, src, size_bytes)) {
-        status = copy_overlapping(device, queue, dst, src, size_bytes);
-        code = status == BERTH_OK ? berth__ocl.clFinish(queue) : OCL_SUCCESS;
-    } else if (one_side && !ocl->usm) {
-        code = copy_mapped(queue, dst, src, size_bytes, kind == BERTH_COPY_HOST_TO_DEVICE);
-    } else {
-        code = enqueue_copy(ocl, queue, true, dst, src, size_bytes);
-    }
-    return code == OCL_SUCCESS ? status : berth__ocl_fail(ocl, code, "a copy");
-}
-
-static berth_status check_can(berth_device device)
-{
-    berth_status status = berth__ocl_alive(berth__ocl_device(device));
-    return status == BERTH_OK ? check_kind(device, BERTH_MEMORY_DEVICE) : status;
-}
-
-berth_status berth__ocl_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
-                             berth_copy_kind kind, berth_stream *stream)
-{
-    berth_status status = check_can(device);
-    if (status != BERTH_OK)
-        return status;
-    return stream ? copy_on_stream(device, dst, src, size_bytes, (ocl_stream *)stream)
-                  : copy_now(device, dst, src, size_bytes, kind);
-}
-
-/* ---- Zero ---------------------------------------------------------------------------------------- */
-
-/* Without fine-grained memory a pointer may be the system's (pinned memory), which a fill does not take but a
- * copy does: from a piece of zeros. */
-static int32_t zero_by_copies(ocl_queue queue, char *dst, size_t size_bytes)
-{
-    static const char zeros[64 << 10];
-    int32_t code = OCL_SUCCESS;
-    while (size_bytes > 0 && code == OCL_SUCCESS) {
-        size_t piece = size_bytes < sizeof zeros ? size_bytes : sizeof zeros;
-        code = berth__ocl.clEnqueueSVMMemcpy(queue, false, dst, zeros, piece, 0, NULL, NULL);
-        dst += piece;
-        size_bytes -= piece;
-    }
-    return code;
-}
-
-static int32_t enqueue_zero(ocl_device *device, ocl_queue queue, void *dst, size_t size_bytes)
-{
-    static const char zeros[16];
-    size_t pattern = (((uintptr_t)dst | size_bytes) % sizeof zeros) == 0 ? sizeof zeros : 1;
-    if (device->usm)
-        return device->usm_functions.clEnqueueMemFillINTEL(queue, dst, zeros, pattern, size_bytes, 0, NULL,
-                                                           NULL);
-    if (!device->fine)
-        return zero_by_copies(queue, dst, size_bytes);
-    return berth__ocl.clEnqueueSVMMemFill(queue, dst, zeros, pattern, size_bytes, 0, NULL, NULL);
-}
-
-berth_status berth__ocl_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream)
-{
-    ocl_device *ocl = berth__ocl_device(device);
-    ocl_queue queue = NULL;
-    int32_t code = OCL_SUCCESS;
-    berth_status status = check_can(device);
-    if (status == BERTH_OK && !stream)
-        status = berth__ocl_own_queue(ocl, &queue);
-    if (status != BERTH_OK)
-        return status;
-    if (!stream) {
-        code = enqueue_zero(ocl, queue, dst, size_bytes);
-        if (code == OCL_SUCCESS)
-            code = berth__ocl.clFinish(queue);
-    } else {
-        ocl_stream *on = (ocl_stream *)stream;
-        code = berth__ocl_before(on);
-        if (code == OCL_SUCCESS)
-            code = enqueue_zero(ocl, on->queue, dst, size_bytes);
-        if (code == OCL_SUCCESS)
-            code = berth__ocl_after(on);
-    }
-    return code == OCL_SUCCESS ? BERTH_OK : berth__ocl_fail(ocl, code, "filling with zero");
+        status = berth__ocl_free_on_stream(on, begin);
+    if (status != BERTH_OK && raw) /* the block is still the caller's; there was room for it before */
+        (void)berth__pointers_put(&raw_blocks, p, raw, BERTH__RANK_DEVICE);
+    return status;
 }

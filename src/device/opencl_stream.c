@@ -1,14 +1,8 @@
-/* OpenCL queues as streams and cl_event as events. */
+/* OpenCL queues as streams. */
 #include "device/opencl.h"
 
 #include <sched.h>
-
-typedef struct ocl_event {
-    berth_event base;
-    ocl_device *device;
-    ocl_event_id native; /* NULL: not recorded */
-    _Atomic bool done;   /* seen complete: no need to ask the driver again */
-} ocl_event;
+#include <time.h>
 
 static ocl_stream *of(berth_stream *stream)
 {
@@ -27,10 +21,13 @@ int32_t berth__ocl_before(ocl_stream *stream)
     return BERTH_UNLIKELY(stream->out_of_order) ? barrier(stream->queue) : OCL_SUCCESS;
 }
 
+/* Without the flush a driver may keep the command until somebody waits for it. */
 int32_t berth__ocl_after(ocl_stream *stream)
 {
     atomic_fetch_add_explicit(&stream->enqueued, 1, memory_order_release);
-    return BERTH_UNLIKELY(stream->out_of_order) ? barrier(stream->queue) : OCL_SUCCESS;
+    int32_t code = BERTH_UNLIKELY(stream->out_of_order) ? barrier(stream->queue) : OCL_SUCCESS;
+    int32_t flushed = berth__ocl.clFlush(stream->queue);
+    return code == OCL_SUCCESS ? flushed : code;
 }
 
 static void saw_done(ocl_stream *stream, uint64_t count)
@@ -60,8 +57,9 @@ static berth_status make(berth_device device, ocl_queue queue, bool shared, bert
     return BERTH_OK;
 }
 
-static berth_status check_can(ocl_device *device, berth_device name)
+berth_status berth__ocl_check_streams(berth_device name)
 {
+    ocl_device *device = berth__ocl_device(name);
     berth_status status = berth__ocl_alive(device);
     if (status == BERTH_OK && !device->coarse && !device->usm)
         status = berth__fail(BERTH_UNSUPPORTED,
@@ -74,7 +72,7 @@ static berth_status check_can(ocl_device *device, berth_device name)
 berth_status berth__ocl_stream_create(berth_device device, berth_stream **out)
 {
     ocl_queue queue;
-    berth_status status = check_can(berth__ocl_device(device), device);
+    berth_status status = berth__ocl_check_streams(device);
     if (status == BERTH_OK)
         status = berth__ocl_new_queue(berth__ocl_device(device), &queue);
     if (status != BERTH_OK)
@@ -92,7 +90,7 @@ berth_status berth__ocl_stream_wrap(berth_device device, void *native, berth_str
     ocl_device_id id = NULL;
     if (!native)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the queue to wrap is NULL");
-    berth_status status = check_can(ocl, device);
+    berth_status status = berth__ocl_check_streams(device);
     if (status == BERTH_OK)
         status = berth__ocl_context(ocl, &context);
     if (status != BERTH_OK)
@@ -106,7 +104,8 @@ berth_status berth__ocl_stream_wrap(berth_device device, void *native, berth_str
     if (theirs != context || id != ocl->id)
         return berth__fail(BERTH_INVALID_ARGUMENT,
                            "the queue belongs to another context or device: make it in the context that "
-                           "berth_device_native gives for OpenCL device %d",
+                           "berth_device_native gives for OpenCL device %d, or have its context adopted by "
+                           "berth_opencl_adopt",
                            (int)device.ordinal);
     status = make(device, native, true, out);
     if (status == BERTH_OK)
@@ -120,80 +119,195 @@ void *berth__ocl_stream_native(berth_stream *stream)
     return of(stream)->queue;
 }
 
+static void release_queue(ocl_leaving *leaving)
+{
+    ocl_stream *stream = (ocl_stream *)((char *)leaving - offsetof(ocl_stream, leaving));
+    (void)berth__ocl.clReleaseCommandQueue(stream->queue);
+    berth__heap_free(stream);
+}
+
+/* In the child of a fork the driver's objects are left alone; the memory is ours. */
 void berth__ocl_stream_destroy(berth_stream *base)
 {
     ocl_stream *stream = of(base);
-    ocl_event_id marker = atomic_load(&stream->marker);
-    if (marker)
-        (void)berth__ocl.clReleaseEvent(marker);
-    (void)berth__ocl.clFlush(stream->queue); /* what is enqueued still runs */
-    (void)berth__ocl.clReleaseCommandQueue(stream->queue);
+    bool forked = berth__ocl_is_forked();
+    if (stream->question && !forked)
+        (void)berth__ocl.clReleaseEvent(stream->question->marker);
+    berth__heap_free(stream->question);
     berth_stream_destroy(atomic_load(&stream->caller));
-    berth__heap_free(stream);
+    if (forked) {
+        berth__heap_free(stream);
+        return;
+    }
+    (void)berth__ocl.clFlush(stream->queue); /* what is enqueued still runs */
+    stream->leaving.release = release_queue;
+    berth__ocl_leave(&stream->leaving);
 }
 
 /* ---- Asking and waiting -------------------------------------------------------------------------- */
 
-/* A marker behind everything that the queue has now, on its way. */
-static int32_t put_marker(ocl_queue queue, ocl_event_id *out)
+int32_t berth__ocl_put_marker(ocl_queue queue, ocl_event_id *out)
 {
+    *out = NULL;
     int32_t code = berth__ocl.clEnqueueMarkerWithWaitList(queue, 0, NULL, out);
-    return code == OCL_SUCCESS ? berth__ocl.clFlush(queue) : code;
+    if (code == OCL_SUCCESS)
+        code = berth__ocl.clFlush(queue);
+    if (code != OCL_SUCCESS && *out) {
+        (void)berth__ocl.clReleaseEvent(*out);
+        *out = NULL;
+    }
+    return code;
 }
 
-/* The command's state: above 0 under way, 0 complete, below 0 the code it failed with. */
-static int32_t state_of(ocl_event_id event)
+int32_t berth__ocl_state_of(ocl_event_id event, int32_t *state)
 {
-    int32_t state = 1;
-    int32_t code = berth__ocl.clGetEventInfo(event, OCL_EVENT_STATUS, sizeof state, &state, NULL);
-    return BERTH_LIKELY(code == OCL_SUCCESS) ? state : code;
+    *state = 1;
+    return berth__ocl.clGetEventInfo(event, OCL_EVENT_STATUS, sizeof *state, state, NULL);
 }
 
-static void keep_marker(ocl_stream *stream, ocl_event_id marker)
+static ocl_question *question_hold(ocl_stream *stream)
 {
-    ocl_event_id none = NULL;
-    if (!atomic_compare_exchange_strong(&stream->marker, &none, marker))
-        (void)berth__ocl.clReleaseEvent(marker); /* another thread asks as well */
+    berth__spin_lock(&stream->question_lock, BERTH__RANK_DEVICE);
+    ocl_question *question = stream->question;
+    if (question)
+        question->holders++;
+    berth__spin_unlock(&stream->question_lock, BERTH__RANK_DEVICE);
+    return question;
+}
+
+/* `answered`: it need not be kept for others. */
+static void question_drop(ocl_stream *stream, ocl_question *question, bool answered)
+{
+    berth__spin_lock(&stream->question_lock, BERTH__RANK_DEVICE);
+    if (answered && stream->question == question) {
+        stream->question = NULL;
+        question->holders--;
+    }
+    bool last = --question->holders == 0;
+    berth__spin_unlock(&stream->question_lock, BERTH__RANK_DEVICE);
+    if (last) {
+        (void)berth__ocl.clReleaseEvent(question->marker);
+        berth__heap_free(question);
+    }
+}
+
+/* Keeps it for the next to ask. One that is there already is older and is answered earlier: it stays. */
+static void question_keep(ocl_stream *stream, ocl_question *question)
+{
+    berth__spin_lock(&stream->question_lock, BERTH__RANK_DEVICE);
+    if (!stream->question) {
+        stream->question = question;
+        question->holders++;
+    }
+    berth__spin_unlock(&stream->question_lock, BERTH__RANK_DEVICE);
+    question_drop(stream, question, false);
+}
+
+static berth_status question_put(ocl_stream *stream, ocl_question **out)
+{
+    ocl_question *question = berth__heap_zalloc(1, sizeof *question);
+    if (!question)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to ask a queue");
+    question->holders = 1;
+    question->covered = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
+    int32_t code = berth__ocl_put_marker(stream->queue, &question->marker);
+    if (code != OCL_SUCCESS) {
+        berth__heap_free(question);
+        return berth__ocl_fail(stream->device, code, "asking a queue");
+    }
+    *out = question;
+    return BERTH_OK;
+}
+
+/* A marker is through, or has failed because a command before it did: nothing is left of those before it either
+ * way. The failure is said to the one who finds it. */
+static berth_status take_answer(ocl_stream *stream, int32_t state, uint64_t covered)
+{
+    saw_done(stream, covered);
+    return state < OCL_COMPLETE ? berth__ocl_fail(stream->device, state, "a command on the queue") : BERTH_OK;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Looks a few times. `longer`: a queue that was just found empty and may have got new work from the program has
+ * to be asked anew, each time; the marker gets some milliseconds then, or an idle queue of a driver with slow
+ * markers would never be seen to be idle. */
+static int32_t look(ocl_event_id marker, bool longer, int32_t *state)
+{
+    enum { LOOKS = 100, LOOKS_LONGER = 2000, LONGER_NS = 5000000, LOOKS_A_YIELD = 16 };
+    int32_t code;
+    uint64_t until = longer ? now_ns() + LONGER_NS : 0;
+    for (int looks = 0; (code = berth__ocl_state_of(marker, state)) == OCL_SUCCESS && *state > OCL_COMPLETE;
+         looks++) {
+        if (looks >= LOOKS && !(longer && (looks < LOOKS_LONGER || now_ns() < until)))
+            break;
+        if (!longer || looks % LOOKS_A_YIELD == 0)
+            sched_yield();
+    }
+    return code;
+}
+
+/* Asks the marker that is under way, if there is one; *covered: how far it tells of. */
+static berth_status ask_again(ocl_stream *stream, bool *there_was_one, uint64_t *covered)
+{
+    int32_t state;
+    ocl_question *question = question_hold(stream);
+    *covered = 0;
+    *there_was_one = question != NULL;
+    if (!question)
+        return BERTH_OK;
+    int32_t code = berth__ocl_state_of(question->marker, &state);
+    bool answered = code == OCL_SUCCESS && state <= OCL_COMPLETE;
+    *covered = question->covered;
+    question_drop(stream, question, answered);
+    if (code != OCL_SUCCESS)
+        return berth__ocl_fail(stream->device, code, "asking a marker");
+    return answered ? take_answer(stream, state, *covered) : BERTH_NOT_READY;
+}
+
+/* With a new marker. */
+static berth_status ask_anew(ocl_stream *stream, bool longer)
+{
+    int32_t state;
+    ocl_question *question = NULL;
+    berth_status status = question_put(stream, &question);
+    if (status != BERTH_OK)
+        return status;
+    int32_t code = look(question->marker, longer, &state);
+    uint64_t covered = question->covered;
+    if (code != OCL_SUCCESS || state > OCL_COMPLETE)
+        question_keep(stream, question);
+    else
+        question_drop(stream, question, false);
+    if (code != OCL_SUCCESS)
+        return berth__ocl_fail(stream->device, code, "asking a marker");
+    return state > OCL_COMPLETE ? BERTH_NOT_READY : take_answer(stream, state, covered);
 }
 
 /* OpenCL cannot say whether a queue is empty. We send a marker and see whether it comes through; an idle
- * queue lets it pass within microseconds, so we look a few times. One that is still on its way answers later
- * questions at once, and at most one is on its way: asking in a loop does not fill the queue. */
+ * queue lets it pass within microseconds, so we look a few times. One that is still on its way is kept, with
+ * what it covers, until it answers: asking in a loop neither fills the queue nor starts over. */
 berth_status berth__ocl_stream_query(berth_stream *base)
 {
-    enum { LOOKS = 100 };
     ocl_stream *stream = of(base);
+    uint64_t covered;
+    bool drained;
     berth_status status = berth__ocl_alive(stream->device);
     if (status != BERTH_OK)
         return status;
     uint64_t enqueued = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
-    if (!atomic_load(&stream->shared) && atomic_load(&stream->seen_done) >= enqueued)
+    bool shared = atomic_load(&stream->shared);
+    if (!shared && atomic_load(&stream->seen_done) >= enqueued)
         return BERTH_OK;
-    ocl_event_id marker = atomic_exchange(&stream->marker, NULL);
-    if (marker && state_of(marker) > OCL_COMPLETE) {
-        keep_marker(stream, marker);
-        return BERTH_NOT_READY;
-    }
-    if (marker)
-        (void)berth__ocl.clReleaseEvent(marker);
-    marker = NULL;
-    int32_t state = put_marker(stream->queue, &marker);
-    if (state != OCL_SUCCESS) {
-        if (marker)
-            (void)berth__ocl.clReleaseEvent(marker);
-        return berth__ocl_fail(stream->device, state, "asking a queue");
-    }
-    for (int look = 0; (state = state_of(marker)) > OCL_COMPLETE && look < LOOKS; look++)
-        sched_yield();
-    if (state > OCL_COMPLETE) {
-        keep_marker(stream, marker);
-        return BERTH_NOT_READY;
-    }
-    (void)berth__ocl.clReleaseEvent(marker);
-    if (state < OCL_COMPLETE)
-        return berth__ocl_fail(stream->device, state, "a command on the queue");
-    saw_done(stream, enqueued);
-    return BERTH_OK;
+    status = ask_again(stream, &drained, &covered);
+    if (status != BERTH_OK || (drained && !shared && covered >= enqueued))
+        return status;
+    return ask_anew(stream, drained && shared);
 }
 
 berth_status berth__ocl_stream_synchronize(berth_stream *base)
@@ -203,197 +317,8 @@ berth_status berth__ocl_stream_synchronize(berth_stream *base)
     if (status != BERTH_OK)
         return status;
     uint64_t enqueued = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
-    int32_t code = berth__ocl.clFinish(stream->queue);
-    if (code != OCL_SUCCESS)
-        return berth__ocl_fail(stream->device, code, "waiting for a queue");
-    saw_done(stream, enqueued);
-    return BERTH_OK;
-}
-
-/* ---- Functions of the host ----------------------------------------------------------------------- */
-
-/* The queue stops at a user event. When everything before has run, the driver tells us on a thread of its
- * own, where little is allowed; we hand over to a CPU stream, which runs the function and lets the queue go
- * on. */
-typedef struct host_call {
-    ocl_stream *stream; /* retained */
-    ocl_event_id go_on;
-    void (*fn)(void *context);
-    void *context;
-} host_call;
-
-static void run_host_call(void *context)
-{
-    host_call *call = context;
-    const berth_stream *outer = berth__running_stream;
-    berth__running_stream = &call->stream->base;
-    call->fn(call->context);
-    berth__running_stream = outer;
-    /* Last of all the queue goes on: who waits for it finds everything put away. */
-    ocl_event_id go_on = call->go_on;
-    berth__stream_release(&call->stream->base);
-    berth__heap_free(call);
-    (void)berth__ocl.clSetUserEventStatus(go_on, OCL_COMPLETE);
-    (void)berth__ocl.clReleaseEvent(go_on);
-}
-
-static void reached_host_call(ocl_event_id event, int32_t state, void *context)
-{
-    (void)event, (void)state; /* after a failed command too: the function may be what frees its buffers */
-    host_call *call = context;
-    if (berth_stream_call(atomic_load(&call->stream->caller), run_host_call, call) != BERTH_OK)
-        run_host_call(call);
-}
-
-static berth_status need_caller(ocl_stream *stream)
-{
-    if (atomic_load(&stream->caller))
-        return BERTH_OK;
-    berth_stream *made, *other = NULL;
-    berth_status status = berth_stream_create(berth_device_cpu(), &made);
-    if (status == BERTH_OK && !atomic_compare_exchange_strong(&stream->caller, &other, made))
-        berth_stream_destroy(made);
+    status = berth__ocl_finish(stream->device, stream->queue, "waiting for a queue");
+    if (status == BERTH_OK)
+        saw_done(stream, enqueued);
     return status;
-}
-
-/* Marker, its callback, and the barrier behind it. */
-static int32_t enqueue_host_call(host_call *call)
-{
-    ocl_stream *stream = call->stream;
-    ocl_event_id marker = NULL, go_on = call->go_on;
-    int32_t code = berth__ocl_before(stream);
-    if (code == OCL_SUCCESS)
-        code = berth__ocl.clEnqueueMarkerWithWaitList(stream->queue, 0, NULL, &marker);
-    if (code == OCL_SUCCESS)
-        code = berth__ocl.clEnqueueBarrierWithWaitList(stream->queue, 1, &go_on, NULL);
-    if (code == OCL_SUCCESS)
-        code = berth__ocl_after(stream);
-    if (code == OCL_SUCCESS)
-        code = berth__ocl.clSetEventCallback(marker, OCL_COMPLETE, reached_host_call, call);
-    if (marker)
-        (void)berth__ocl.clReleaseEvent(marker);
-    return code;
-}
-
-berth_status berth__ocl_stream_call(berth_stream *base, void (*fn)(void *context), void *context)
-{
-    ocl_stream *stream = of(base);
-    ocl_context ocl;
-    berth_status status = berth__ocl_alive(stream->device);
-    if (status == BERTH_OK)
-        status = need_caller(stream);
-    if (status == BERTH_OK)
-        status = berth__ocl_context(stream->device, &ocl);
-    if (status != BERTH_OK)
-        return status;
-    host_call *call = berth__heap_alloc(sizeof *call);
-    if (!call)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to enqueue a function");
-    int32_t code = OCL_SUCCESS;
-    *call = (host_call){stream, berth__ocl.clCreateUserEvent(ocl, &code), fn, context};
-    if (!call->go_on) {
-        berth__heap_free(call);
-        return berth__ocl_fail(stream->device, code, "making a user event");
-    }
-    /* The call may have run, and be gone, as soon as it is enqueued. */
-    berth__stream_retain(base);
-    code = enqueue_host_call(call);
-    if (code != OCL_SUCCESS) {
-        (void)berth__ocl.clSetUserEventStatus(call->go_on, OCL_COMPLETE);
-        (void)berth__ocl.clReleaseEvent(call->go_on);
-        berth__heap_free(call);
-        berth__stream_release(base);
-        return berth__ocl_fail(stream->device, code, "enqueuing a function");
-    }
-    (void)berth__ocl.clFlush(stream->queue);
-    return BERTH_OK;
-}
-
-/* ---- Events -------------------------------------------------------------------------------------- */
-
-berth_status berth__ocl_event_create(berth_device device, berth_event **out)
-{
-    berth_status status = check_can(berth__ocl_device(device), device);
-    if (status != BERTH_OK)
-        return status;
-    ocl_event *event = berth__heap_alloc(sizeof *event);
-    if (!event)
-        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an event");
-    berth__event_init(&event->base, device);
-    event->device = berth__ocl_device(device);
-    event->native = NULL;
-    atomic_init(&event->done, true);
-    *out = &event->base;
-    return BERTH_OK;
-}
-
-berth_status berth__ocl_event_record(berth_event *base, berth_stream *stream)
-{
-    ocl_event *event = (ocl_event *)base;
-    ocl_event_id marker = NULL;
-    berth_status status = berth__ocl_alive(of(stream)->device);
-    if (status != BERTH_OK)
-        return status;
-    int32_t code = put_marker(of(stream)->queue, &marker);
-    if (code != OCL_SUCCESS) {
-        if (marker)
-            (void)berth__ocl.clReleaseEvent(marker);
-        return berth__ocl_fail(of(stream)->device, code, "recording an event");
-    }
-    ocl_event_id old = event->native;
-    event->native = marker;
-    atomic_store(&event->done, false);
-    if (old)
-        (void)berth__ocl.clReleaseEvent(old);
-    return BERTH_OK;
-}
-
-berth_status berth__ocl_event_query(berth_event *base)
-{
-    ocl_event *event = (ocl_event *)base;
-    if (atomic_load_explicit(&event->done, memory_order_acquire))
-        return BERTH_OK;
-    int32_t state = state_of(event->native);
-    if (state > OCL_COMPLETE) /* on a lost device nothing ever comes */
-        return BERTH_LIKELY(!atomic_load_explicit(&event->device->lost, memory_order_relaxed))
-                   ? BERTH_NOT_READY
-                   : berth__ocl_alive(event->device);
-    if (state < OCL_COMPLETE)
-        return berth__ocl_fail(event->device, state, "a command before the event");
-    atomic_store_explicit(&event->done, true, memory_order_release);
-    return BERTH_OK;
-}
-
-berth_status berth__ocl_event_wait(berth_event *base)
-{
-    ocl_event *event = (ocl_event *)base;
-    berth_status status = berth__ocl_event_query(base);
-    if (status != BERTH_NOT_READY)
-        return status;
-    int32_t code = berth__ocl.clWaitForEvents(1, &event->native);
-    return code == OCL_SUCCESS ? berth__ocl_event_query(base)
-                               : berth__ocl_fail(event->device, code, "waiting for an event");
-}
-
-berth_status berth__ocl_stream_wait_event(berth_stream *stream, berth_event *base)
-{
-    ocl_event *event = (ocl_event *)base;
-    ocl_device *device = of(stream)->device;
-    berth_status status = berth__ocl_alive(device);
-    if (status != BERTH_OK || atomic_load_explicit(&event->done, memory_order_acquire))
-        return status;
-    if (!berth_device_equal(base->device, stream->device)) /* another device has another context */
-        return berth__ocl_event_wait(base);
-    int32_t code = berth__ocl.clEnqueueBarrierWithWaitList(of(stream)->queue, 1, &event->native, NULL);
-    if (code == OCL_SUCCESS)
-        code = berth__ocl_after(of(stream));
-    return code == OCL_SUCCESS ? BERTH_OK : berth__ocl_fail(device, code, "waiting for an event on a queue");
-}
-
-void berth__ocl_event_destroy(berth_event *base)
-{
-    ocl_event *event = (ocl_event *)base;
-    if (event->native)
-        (void)berth__ocl.clReleaseEvent(event->native);
-    berth__heap_free(event);
 }

@@ -46,6 +46,9 @@ berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes)
 {
     static berth__segment nowhere; /* never written */
     pool->main = &nowhere;
+    size_t most = berth__device_most_bytes(pool->device, pool->memory_kind);
+    if (pool->segment_bytes > most)
+        pool->segment_bytes = most / BERTH__POOL_GRAIN * BERTH__POOL_GRAIN;
     size_t granularity = 0;
     if (pool->memory_kind != BERTH_MEMORY_DEVICE ||
         berth__device_granularity(pool->device, &granularity) != BERTH_OK)
@@ -218,6 +221,31 @@ static berth__plot plot_of(const berth__pool *pool, struct range range, size_t s
     return (berth__plot){from, berth__align_up(from + size_bytes, pool->granularity)};
 }
 
+/* Asks for ever smaller segments while the device refuses, down to the block's own size. `*size` is claimed, and
+ * what is claimed on success. */
+static berth_status take_segment(berth__pool *pool, size_t size_bytes, size_t *size, uint64_t *arrivals,
+                                 void **out)
+{
+    for (;;) {
+        berth__pool_unlock(pool);
+        berth_status status =
+            berth_device_allocate(pool->device, pool->memory_kind, *size, BERTH__POOL_GRAIN, NULL, out);
+        berth__pool_relock(pool);
+        if (status == BERTH_OK)
+            return status;
+        berth__pool_claim_returned(pool, *size);
+        ++*arrivals; /* our own */
+        bool smaller = *size > size_bytes &&
+                       (status == BERTH_OUT_OF_DEVICE_MEMORY || status == BERTH_OUT_OF_HOST_MEMORY);
+        if (!smaller)
+            return status;
+        size_t half = *size / 2 / BERTH__POOL_GRAIN * BERTH__POOL_GRAIN;
+        *size = half > size_bytes ? half : size_bytes;
+        if (!berth__pool_claim(pool, *size))
+            return over_budget(pool);
+    }
+}
+
 static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes, uint64_t *arrivals)
 {
     /* Large blocks get a segment of their own size, so that it goes back when the block does. */
@@ -229,16 +257,10 @@ static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes, uint64
         if (!berth__pool_claim(pool, size))
             return over_budget(pool);
     }
-    berth__pool_unlock(pool);
     void *p = NULL;
-    berth_status status =
-        berth_device_allocate(pool->device, pool->memory_kind, size, BERTH__POOL_GRAIN, NULL, &p);
-    berth__pool_relock(pool);
-    if (status != BERTH_OK) {
-        berth__pool_claim_returned(pool, size);
-        ++*arrivals; /* our own */
+    berth_status status = take_segment(pool, size_bytes, &size, arrivals, &p);
+    if (status != BERTH_OK)
         return status;
-    }
     berth__segment *segment = NULL;
     status = berth__arena_prepare(&pool->arena);
     if (status == BERTH_OK)

@@ -114,6 +114,7 @@ int32_t clGetDeviceInfo(ocl_device_id device, uint32_t question, size_t room, vo
     switch (question) {
     case OCL_DEVICE_AVAILABLE:
         return tell(&yes, sizeof yes, room, out, needed);
+    case OCL_DEVICE_MAX_MEM_ALLOC_SIZE:
     case OCL_DEVICE_GLOBAL_MEM_SIZE:
         return tell(&bytes, sizeof bytes, room, out, needed);
     case OCL_DEVICE_EXTENSIONS:
@@ -159,6 +160,21 @@ int32_t clReleaseContext(ocl_context context)
     ENTER();
     free(context);
     return OCL_SUCCESS;
+}
+
+int32_t clRetainContext(ocl_context context)
+{
+    ENTER();
+    (void)context;
+    return CL_INVALID; /* nobody has one but berth */
+}
+
+int32_t clGetContextInfo(ocl_context context, uint32_t question, size_t room, void *out, size_t *needed)
+{
+    ENTER();
+    const ocl_device_id id = &devices[context->device];
+    return question == OCL_CONTEXT_DEVICES ? tell((const void *)&id, sizeof id, room, out, needed)
+                                           : CL_INVALID;
 }
 
 /* ---- Queues ---------------------------------------------------------------------------------------------
@@ -403,24 +419,38 @@ int32_t clEnqueueSVMFree(ocl_queue queue, uint32_t count, void **list,
 {
     ENTER();
     (void)context, (void)events, (void)out;
-    return count == 1 && !fn && waits == 0 ? answer(fake_give(list[0], false, queue->stream, true))
+    /* Queues are in order here: what it waits for is before it. */
+    return count == 1 && !fn && waits <= 1 ? answer(fake_give(list[0], false, queue->stream, true))
                                            : CL_INVALID;
 }
 
-static int32_t copy(ocl_queue queue, uint32_t blocking, void *dst, const void *src, size_t size_bytes)
+/* The command's event, if wanted: a marker behind it. */
+static int32_t event_behind(ocl_queue queue, ocl_event_id *out)
+{
+    if (!out)
+        return OCL_SUCCESS;
+    ocl_event_id event = new_event(2);
+    if (!event)
+        return OCL_OUT_OF_HOST_MEMORY;
+    *out = event;
+    return answer(fake_stream_call(queue->stream, run_marker, event));
+}
+
+static int32_t copy(ocl_queue queue, uint32_t blocking, void *dst, const void *src, size_t size_bytes,
+                    ocl_event_id *out)
 {
     int code = fake_copy(dst, src, size_bytes, queue->stream, false);
     if (code == FAKE_OK && blocking)
         code = fake_stream_synchronize(queue->stream);
-    return answer(code);
+    return code == FAKE_OK ? event_behind(queue, out) : answer(code);
 }
 
 int32_t clEnqueueSVMMemcpy(ocl_queue queue, uint32_t blocking, void *dst, const void *src, size_t size_bytes,
                            uint32_t waits, const ocl_event_id *events, ocl_event_id *out)
 {
     ENTER();
-    (void)waits, (void)events, (void)out;
-    return copy(queue, blocking, dst, src, size_bytes);
+    (void)waits, (void)events; /* in order */
+    return copy(queue, blocking, dst, src, size_bytes, out);
 }
 
 int32_t clEnqueueSVMMemFill(ocl_queue queue, void *dst, const void *pattern, size_t pattern_bytes,
@@ -453,6 +483,65 @@ int32_t clEnqueueSVMUnmap(ocl_queue queue, void *p, uint32_t waits, const ocl_ev
     ENTER();
     (void)queue, (void)p, (void)waits, (void)events, (void)out;
     return OCL_SUCCESS;
+}
+
+/* ---- Buffers: pinned memory alone ------------------------------------------------------------------------
+ */
+
+struct _cl_mem { /* NOLINT(bugprone-reserved-identifier) */
+    void *p;
+    bool mapped;
+};
+
+ocl_mem clCreateBuffer(ocl_context context, uint64_t flags, size_t size_bytes, void *host, int32_t *code)
+{
+    *code = fake_enter(__func__, FAKE_INIT);
+    ocl_mem made = NULL;
+    if (*code == OCL_SUCCESS && (flags != (OCL_MEM_READ_WRITE | OCL_MEM_ALLOC_HOST_PTR) || host))
+        *code = CL_INVALID;
+    if (*code == OCL_SUCCESS)
+        made = calloc(1, sizeof *made);
+    if (made)
+        *code =
+            answer(fake_take(context->device % FAKE_DEVICES, FAKE_HOST_BLOCK, size_bytes, NULL, &made->p));
+    if (made && *code != OCL_SUCCESS) {
+        free(made);
+        made = NULL;
+    }
+    return made;
+}
+
+void *clEnqueueMapBuffer(ocl_queue queue, ocl_mem buffer, uint32_t blocking, uint64_t flags, size_t from,
+                         size_t size_bytes, uint32_t waits, const ocl_event_id *events, ocl_event_id *out,
+                         int32_t *code)
+{
+    (void)queue, (void)flags, (void)size_bytes, (void)events, (void)out;
+    *code = fake_enter(__func__, FAKE_INIT);
+    if (*code == OCL_SUCCESS && (!blocking || from != 0 || waits != 0 || buffer->mapped))
+        *code = CL_INVALID;
+    if (*code != OCL_SUCCESS)
+        return NULL;
+    buffer->mapped = true;
+    return buffer->p;
+}
+
+int32_t clEnqueueUnmapMemObject(ocl_queue queue, ocl_mem buffer, void *p, uint32_t waits,
+                                const ocl_event_id *events, ocl_event_id *out)
+{
+    ENTER();
+    (void)queue, (void)waits, (void)events, (void)out;
+    if (!buffer->mapped || p != buffer->p)
+        return CL_INVALID;
+    buffer->mapped = false;
+    return OCL_SUCCESS;
+}
+
+int32_t clReleaseMemObject(ocl_mem buffer)
+{
+    ENTER();
+    int code = fake_give(buffer->p, true, NULL, false);
+    free(buffer);
+    return answer(code);
 }
 
 /* ---- The extension --------------------------------------------------------------------------------------
@@ -526,6 +615,6 @@ static int32_t clEnqueueMemcpyINTEL(ocl_queue queue, uint32_t blocking, void *ds
                                     ocl_event_id *out)
 {
     ENTER();
-    (void)waits, (void)events, (void)out;
-    return copy(queue, blocking, dst, src, size_bytes);
+    (void)waits, (void)events; /* in order */
+    return copy(queue, blocking, dst, src, size_bytes, out);
 }

@@ -81,6 +81,12 @@ berth_status berth_device_describe(berth_device device, berth_device_info *info)
     return BERTH_OK;
 }
 
+size_t berth__device_most_bytes(berth_device device, berth_memory_kind kind)
+{
+    (void)device, (void)kind;
+    return SIZE_MAX;
+}
+
 berth_status berth_device_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
                                    size_t alignment, berth_stream *stream, void **out)
 {

@@ -1,0 +1,39 @@
+/* OpenCL: the program's own contexts, and which device is which. The handles are the driver's (cl_context,
+ * cl_device_id), as void pointers, so that this header needs none of OpenCL's. */
+#ifndef BERTH_OPENCL_H
+#define BERTH_OPENCL_H
+
+#include "berth/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which call gives a pointer of ours to a kernel. */
+typedef enum berth_opencl_memory_model {
+    BERTH_OPENCL_NO_POINTERS = 0, /* the device has no memory for us */
+    BERTH_OPENCL_SVM = 1,         /* clSetKernelArgSVMPointer */
+    BERTH_OPENCL_USM = 2,         /* clSetKernelArgMemPointerINTEL */
+} berth_opencl_memory_model;
+
+/* Makes the devices of the program's context devices of Berth: further ordinals, one for each device or
+ * sub-device, in the context's order. What is allocated on them is valid in the program's kernels, and queues
+ * of that context become streams (berth_stream_wrap). The first `room` go to `devices`; *count says how many
+ * there are. Adopting again gives the same. The context is retained for as long as the process. Any thread.
+ * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED (no OpenCL, or several hundred were adopted before),
+ * BERTH_DEVICE_LOST in the child of a fork. */
+BERTH_API berth_status berth_opencl_adopt(void *context, berth_device *devices, int32_t room, int32_t *count);
+
+/* The device of Berth's that stands for the driver's `device_id`, and back. For a device that is in several
+ * contexts it is the one with Berth's own context. No context is made. Any thread. BERTH_OK, BERTH_NOT_FOUND,
+ * BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED. */
+BERTH_API berth_status berth_opencl_device_find(void *device_id, berth_device *out);
+BERTH_API berth_status berth_opencl_device_id(berth_device device, void **out);
+
+/* What sort of pointers the device's memory has. No context is made. Any thread. Answers as above. */
+BERTH_API berth_status berth_opencl_memory(berth_device device, berth_opencl_memory_model *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,152 @@
+/* What is asked of the shim: settings, failures to come, counts of calls; and the real functions. */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_FUNCTIONS = 128 };
+
+typedef struct called {
+    char name[48];
+    long calls;
+    long fail_from, fail_to; /* by number of call, from 1; 0: none */
+    cl_int code;
+    void *next;
+} called;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static called functions[MOST_FUNCTIONS]; /* guard: lock */
+static int function_count;               /* guard: lock */
+static long taken;                       /* calls that may be flaky; guard: lock */
+static cl_int marker_code;               /* guard: lock */
+static shim_settings settings;
+static pthread_once_t ready = PTHREAD_ONCE_INIT;
+
+_Noreturn void shim_complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "OpenCL used against its rules: ");
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    abort();
+}
+
+static long number_after(const char *words, const char *name)
+{
+    const char *at = strstr(words, name);
+    return at ? strtol(at + strlen(name), NULL, 10) : 0;
+}
+
+void shim_set(const char *words)
+{
+    settings = (shim_settings){
+        .coarse = strstr(words, "coarse") != NULL,
+        .nosvm = strstr(words, "nosvm") != NULL,
+        .slow = strstr(words, "slow") != NULL,
+        .honest = strstr(words, "honest") != NULL,
+        .late = number_after(words, "late="),
+        .flaky = number_after(words, "flaky="),
+        .most_bytes = (size_t)number_after(words, "most="),
+    };
+}
+
+static void from_environment(void)
+{
+    const char *words = getenv("BERTH_SHIM");
+    if (words)
+        shim_set(words);
+}
+
+shim_settings *shim_settings_now(void)
+{
+    pthread_once(&ready, from_environment);
+    return &settings;
+}
+
+/* With the lock held. */
+static called *function_named(const char *name)
+{
+    for (int i = 0; i < function_count; i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return &functions[i];
+    if (function_count == MOST_FUNCTIONS)
+        shim_complain("more functions than the shim has room for");
+    called *made = &functions[function_count++];
+    snprintf(made->name, sizeof made->name, "%s", name);
+    return made;
+}
+
+void *shim_next(const char *name)
+{
+    static void *loader; /* guard: lock */
+    pthread_mutex_lock(&lock);
+    called *function = function_named(name);
+    if (!loader)
+        loader = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!function->next && loader)
+        function->next = dlsym(loader, name);
+    void *next = function->next;
+    pthread_mutex_unlock(&lock);
+    if (!next)
+        shim_complain("the loader has no %s", name);
+    return next;
+}
+
+/* Allocating and enqueuing need resources; asking, releasing, waiting do not. */
+static bool may_be_flaky(const char *name)
+{
+    return strncmp(name, "clEnqueue", 9) == 0 || strcmp(name, "clCreateUserEvent") == 0;
+}
+
+cl_int shim_enter(const char *name)
+{
+    shim_settings *now = shim_settings_now();
+    pthread_mutex_lock(&lock);
+    called *function = function_named(name);
+    long number = ++function->calls;
+    cl_int code = number >= function->fail_from && number < function->fail_to ? function->code : CL_SUCCESS;
+    if (code == CL_SUCCESS && now->flaky && may_be_flaky(name) && ++taken % now->flaky == 0)
+        code = CL_OUT_OF_RESOURCES;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+void shim_fail(const char *name, long nth, long times, int32_t code)
+{
+    pthread_mutex_lock(&lock);
+    called *function = function_named(name);
+    function->fail_from = function->calls + nth;
+    function->fail_to = function->fail_from + times;
+    function->code = code;
+    pthread_mutex_unlock(&lock);
+}
+
+long shim_calls(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    long calls = function_named(name)->calls;
+    pthread_mutex_unlock(&lock);
+    return calls;
+}
+
+void shim_fail_marker(int32_t code)
+{
+    pthread_mutex_lock(&lock);
+    marker_code = code;
+    pthread_mutex_unlock(&lock);
+}
+
+cl_int shim_take_marker_code(void)
+{
+    pthread_mutex_lock(&lock);
+    cl_int code = marker_code;
+    marker_code = CL_SUCCESS;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
