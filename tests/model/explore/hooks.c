@@ -358,6 +358,18 @@ static uint64_t change_xor(uint64_t old, uint64_t operand)
         return same;                                                                                \
     }
 
+/* Clang's form, which answers with what it found. */
+#define COMPARE_VALUE(bits)                                                                                 \
+    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *p, uint##bits##_t expected,    \
+                                                              uint##bits##_t value, int order, int failed); \
+    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *p, uint##bits##_t expected,    \
+                                                              uint##bits##_t value, int order, int failed)  \
+    {                                                                                                       \
+        uint64_t wide = expected;                                                                           \
+        (void)memory_compare_exchange(PC, (void *)p, bits / 8, &wide, value, order, failed);                \
+        return (uint##bits##_t)wide;                                                                        \
+    }
+
 #define ATOMICS(bits)                                                                    \
     uint##bits##_t __tsan_atomic##bits##_load(const volatile void *p, int order);        \
     uint##bits##_t __tsan_atomic##bits##_load(const volatile void *p, int order)         \
@@ -376,7 +388,7 @@ static uint64_t change_xor(uint64_t old, uint64_t operand)
     MODIFY(bits, fetch_or, change_or)                                                    \
     MODIFY(bits, fetch_xor, change_xor)                                                  \
     COMPARE(bits, strong)                                                                \
-    COMPARE(bits, weak)
+    COMPARE(bits, weak) COMPARE_VALUE(bits)
 
 ATOMICS(8)
 ATOMICS(16)
