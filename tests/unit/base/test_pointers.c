@@ -44,7 +44,7 @@ static void everything_comes_out_once(void **state)
 static void keys_are_not_taken_for_others(void **state)
 {
     (void)state;
-    for (int i = 0; i < KEYS; i++)
+    for (int i = KEYS - 1; i >= 0; i--)
         assert_true(berth__pointers_put(&map, &keys[0][i], &keys[1][i], BERTH__RANK_DEVICE));
     for (int i = KEYS - 1; i >= 0; i -= 2)
         assert_ptr_equal(berth__pointers_take(&map, &keys[0][i], BERTH__RANK_DEVICE), &keys[1][i]);
