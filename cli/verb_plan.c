@@ -15,7 +15,7 @@
 enum { LISTED = 8 };
 
 typedef struct plan_request {
-    const char *input, *output, *solver, *effort, *colour;
+    const char *input, *output, *solver, *effort, *without, *colour;
     uint64_t capacity, alignment, seed, step_budget, width, height;
     double budget_seconds;
     bool minimise, json, explain;
@@ -46,6 +46,27 @@ static int check_solver(const char *name)
     return cli_misuse("plan", "there is no solver '%s'; there are %s", name, all);
 }
 
+static bool is_phase(const char *word, size_t length)
+{
+    for (size_t k = 0; berth_phase_name(k); k++)
+        if (strlen(berth_phase_name(k)) == length && strncmp(word, berth_phase_name(k), length) == 0)
+            return true;
+    return false;
+}
+
+/* Phases with commas between, each of which there is. */
+static int check_phases(const char *list)
+{
+    for (const char *at = list; *at; at += *at == ',') {
+        const size_t length = strcspn(at, ",");
+        if (!is_phase(at, length))
+            return cli_misuse("plan", "there is no phase '%.*s'; --explain shows those that run", (int)length,
+                              at);
+        at += length;
+    }
+    return CLI_OK;
+}
+
 static int read_request(int argc, char **argv, plan_request *r)
 {
     const struct cli_option options[] = {
@@ -60,6 +81,7 @@ static int read_request(int argc, char **argv, plan_request *r)
         {"--budget", NULL, CLI_SECONDS, &r->budget_seconds},
         {"--json", NULL, CLI_FLAG, &r->json},
         {"--explain", NULL, CLI_FLAG, &r->explain},
+        {"--without", NULL, CLI_TEXT, &r->without},
         {"--width", NULL, CLI_NUMBER, &r->width},
         {"--height", NULL, CLI_NUMBER, &r->height},
         {"--color", NULL, CLI_TEXT, &r->colour},
@@ -78,7 +100,8 @@ static int read_request(int argc, char **argv, plan_request *r)
         return cli_misuse("plan", "--json and -o %s would both go to the standard output", r->output);
     if (!cli_map_colour(r->colour, stdout, &colour))
         return cli_misuse("plan", "--color is auto, always or never, not '%s'", r->colour);
-    return r->solver ? check_solver(r->solver) : CLI_OK;
+    code = r->without ? check_phases(r->without) : CLI_OK;
+    return !code && r->solver ? check_solver(r->solver) : code;
 }
 
 static int read_effort(const char *word, berth_effort *effort)
@@ -295,6 +318,7 @@ static int plan_run(int argc, char **argv)
     a.solving.options.step_budget = r.step_budget;
     a.solving.options.seed = r.seed;
     a.solving.options.minimise = r.minimise;
+    a.solving.options.without = r.without;
     a.solving.budget_seconds = r.budget_seconds;
     a.offsets = malloc((a.problem.buffer_count + 1) * sizeof *a.offsets);
     berth_status status =
@@ -330,6 +354,7 @@ const struct cli_verb cli_verb_plan = {
         "  --seed N              another seed, perhaps another plan; the same seed, the same plan\n"
         "  --json                print the figures as one JSON object\n"
         "  --explain             show what each phase of the search gained and cost\n"
+        "  --without PHASE,...   leave phases of auto out, to see what they are worth\n"
         "  --width N, --height N of the map, in characters; else the terminal's\n"
         "  --color WHEN          auto, always or never\n\n"
         "Ctrl-C keeps the best plan found so far.\n\n"

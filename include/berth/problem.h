@@ -131,7 +131,7 @@ BERTH_API berth_status berth_problem_live(const berth_problem *problem, int64_t 
  * The same problem, seed and step budget give the same answer, on any machine and however many threads solve
  * at once; one search runs on the calling thread alone. The caller sets certificate->struct_size; both
  * pointers may be NULL but offsets not. Any thread; nothing is shared. BERTH_OK, BERTH_INVALID_ARGUMENT,
- * BERTH_OVERFLOW, BERTH_NOT_FOUND (no such solver), BERTH_OUT_OF_HOST_MEMORY, BERTH_CANCELLED (stopped before
+ * BERTH_OVERFLOW, BERTH_NOT_FOUND (no such solver or phase), BERTH_OUT_OF_HOST_MEMORY, BERTH_CANCELLED (stopped before
  * there was any plan), BERTH_INTERNAL (a fault of the planner's own: every plan is checked before it is handed
  * out, and this one was refused). */
 BERTH_API berth_status berth_solve(const berth_problem *problem, const berth_solve_options *options,

@@ -43,6 +43,22 @@ const char *berth_phase_about(size_t index)
     return berth_phase_name(index) ? berth__phases[index].about : NULL;
 }
 
+/* Whether the phases that are to be left out exist; they have commas between. */
+static berth_status phases_exist(const char *list)
+{
+    for (const char *at = list; at && *at; at += *at == ',') {
+        const size_t length = strcspn(at, ",");
+        size_t k = 0;
+        while (berth_phase_name(k) &&
+               (strlen(berth_phase_name(k)) != length || strncmp(at, berth_phase_name(k), length) != 0))
+            k++;
+        if (!berth_phase_name(k))
+            return berth__fail(BERTH_NOT_FOUND, "there is no phase '%.*s'", (int)length, at);
+        at += length;
+    }
+    return BERTH_OK;
+}
+
 static const berth__solver *find_solver(const char *name)
 {
     for (size_t i = 0; i < BERTH_COUNT_OF(solvers); i++)
@@ -291,6 +307,9 @@ berth_status berth__solve(const berth_problem *problem, const berth_solve_option
     const berth__solver *solver = find_solver(complete.solver);
     if (!solver)
         return berth__fail(BERTH_NOT_FOUND, "there is no solver '%s'", complete.solver);
+    status = phases_exist(complete.without);
+    if (status)
+        return status;
     berth__prepared prepared;
     berth_certificate c = {.struct_size = sizeof c};
     status = berth__prepared_init(&prepared, problem);
