@@ -2,10 +2,11 @@
  *
  *     build-bench/bench/solver_figures [--data FOLDER] [--seeds N] [--large N] [--plot FILE.svg] [PART...]
  *
- * Parts: hard, real, large, tilings, growth; all without. FOLDER (or BERTH_DATA) holds the planner instances
+ * Parts: hard, real, large, tilings, growth, phases; all without. FOLDER (or BERTH_DATA) holds the planner instances
  * as planner/minimalloc/A.1048576.csv and so on; without it hard and real are left out, and it is said. Times
  * are of the process's processor time, without reading files, so that a busy machine disturbs them less. */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,13 +332,54 @@ static void part_growth(const char *svg)
             }
             printf(" %9.3f", seconds[f][k] / (double)counts[k] * 1e6);
         }
-        printf("\n");
+        printf("  exponent %.2f\n", log10(seconds[f][GROWTH - 1] / seconds[f][0]) / 2.0); /* two decades */
     }
     FILE *out = svg ? fopen(svg, "w") : NULL;
     if (out) {
         draw_growth(out, counts, seconds);
         fclose(out);
         printf("  drawn in %s\n", svg);
+    }
+}
+
+/* What each phase is worth: every family of programs without it, as a table for docs/planner.md. */
+static void part_phases(void)
+{
+    enum { COUNT = 20000, SEEDS = 3, TYPES = PROGRAMS + 2 };
+    const family *which[TYPES] = {&families[4], &families[5]};
+    for (int f = 0; f < PROGRAMS; f++)
+        which[2 + f] = &programs[f];
+    printf("phases: peak over bound and processor seconds without a phase, mean of %d\n\n| without |", SEEDS);
+    for (int f = 0; f < TYPES; f++)
+        printf(" %s |", which[f]->name);
+    printf("\n|---|---|---|---|---|---|---|\n");
+    for (size_t k = 0; k == 0 || berth_phase_name(k - 1); k++) {
+        const char *without = k ? berth_phase_name(k - 1) : NULL;
+        bool is_known = false;
+        for (size_t j = 0; without && j + 1 < k; j++)
+            is_known |= strcmp(berth_phase_name(j), without) == 0;
+        if (is_known)
+            continue;
+        printf("| %s |", without ? without : "(nothing)");
+        for (int f = 0; f < TYPES; f++) {
+            double ratio = 0, seconds = 0;
+            for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+                berth_problem problem;
+                uint64_t *offsets = malloc(COUNT * sizeof *offsets);
+                berth_certificate c = {.struct_size = sizeof c};
+                berth_solve_options options = {.struct_size = sizeof options, .without = without};
+                family_make(which[f], COUNT, seed, &problem);
+                const double start = now();
+                if (berth_solve(&problem, &options, offsets, &c) == BERTH_OK && c.lower_bound_bytes)
+                    ratio += (double)c.peak_bytes / (double)c.lower_bound_bytes / SEEDS;
+                seconds += (now() - start) / SEEDS;
+                free(offsets);
+                family_free(&problem);
+            }
+            printf(" %.4f %.2f |", ratio, seconds);
+            fflush(stdout);
+        }
+        printf("\n");
     }
 }
 
@@ -360,7 +402,7 @@ int main(int argc, char **argv)
         else if (part_count < 8)
             parts[part_count++] = argv[k];
     }
-    static const char *const names[] = {"hard", "real", "large", "tilings", "growth"};
+    static const char *const names[] = {"hard", "real", "large", "tilings", "growth", "phases"};
     for (size_t k = 0; k < BERTH_COUNT_OF(names); k++) {
         bool wanted = part_count == 0;
         for (int p = 0; p < part_count; p++)
@@ -378,8 +420,10 @@ int main(int argc, char **argv)
             part_large();
         else if (k == 3)
             part_tilings();
-        else
+        else if (k == 4)
             part_growth(svg);
+        else
+            part_phases();
         fflush(stdout);
     }
     return 0;
