@@ -179,6 +179,8 @@ bool berth__ocl_is_forked(void);
 /* The device's context. */
 berth_status berth__ocl_context(ocl_device *device, ocl_context *out);
 berth_status berth__ocl_new_queue(ocl_device *device, ocl_queue *out);
+/* Whether a queue of that context and device can be a stream of `device`. */
+bool berth__ocl_queue_fits(const ocl_device *device, ocl_context context, ocl_device_id id);
 /* A queue for work without a stream, the caller's alone until it is given back. */
 berth_status berth__ocl_queue_borrow(ocl_device *device, ocl_queue *out);
 void berth__ocl_queue_return(ocl_device *device, ocl_queue queue);

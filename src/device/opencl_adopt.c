@@ -157,6 +157,25 @@ static berth_status adopt_devices(ocl_context context)
     return status;
 }
 
+/* Some drivers (PoCL) list the whole device for a context of its parts, yet give each part queues: such a queue
+ * is good on the device that stands for it. */
+bool berth__ocl_queue_fits(const ocl_device *device, ocl_context context, ocl_device_id id)
+{
+    if (atomic_load(&device->context) != context)
+        return false;
+    if (id == device->id)
+        return true;
+    int32_t count = 0, first = berth__ocl_listed_count();
+    if (berth__ocl_ordinal(device) < first || berth__ocl_count(BERTH_DEVICE_OPENCL, &count) != BERTH_OK)
+        return false;
+    for (int32_t i = first; i < count; i++) {
+        const ocl_device *other = berth__ocl_device(named(i));
+        if (other->id == id && atomic_load(&other->context) == context)
+            return false;
+    }
+    return true;
+}
+
 berth_status berth_opencl_adopt(void *context, berth_device *devices, int32_t room, int32_t *count)
 {
     if (!context || !count || room < 0 || (room > 0 && !devices))

@@ -101,7 +101,7 @@ berth_status berth__ocl_stream_wrap(berth_device device, void *native, berth_str
         code = berth__ocl.clGetCommandQueueInfo(native, OCL_QUEUE_DEVICE, sizeof id, (void *)&id, NULL);
     if (code != OCL_SUCCESS)
         return berth__ocl_fail(ocl, code, "asking the queue for its context");
-    if (theirs != context || id != ocl->id)
+    if (!berth__ocl_queue_fits(ocl, theirs, id))
         return berth__fail(BERTH_INVALID_ARGUMENT,
                            "the queue belongs to another context or device: make it in the context that "
                            "berth_device_native gives for OpenCL device %d, or have its context adopted by "
@@ -206,6 +206,7 @@ static void question_keep(ocl_stream *stream, ocl_question *question)
 static berth_status question_put(ocl_stream *stream, ocl_question **out)
 {
     ocl_question *question = berth__heap_zalloc(1, sizeof *question);
+    *out = question;
     if (!question)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to ask a queue");
     question->holders = 1;
@@ -215,7 +216,6 @@ static berth_status question_put(ocl_stream *stream, ocl_question **out)
         berth__heap_free(question);
         return berth__ocl_fail(stream->device, code, "asking a queue");
     }
-    *out = question;
     return BERTH_OK;
 }
 

@@ -1,4 +1,5 @@
-/* One kernel for the OpenCL tests, y = 2 x + 1, made in berth's context. */
+/* One kernel for the OpenCL tests, y = 2 x + 1, made in berth's context, or in a context of the program's own that
+ * berth has adopted. */
 #ifndef BERTH_TESTS_OPENCL_KERNEL_H
 #define BERTH_TESTS_OPENCL_KERNEL_H
 
@@ -13,10 +14,26 @@
 
 #include "berth/berth.h"
 
-static const berth_device device = {BERTH_DEVICE_OPENCL, 0};
+static berth_device device = {BERTH_DEVICE_OPENCL, 0};
+static bool in_own_context; /* set by main, before the tests */
 static cl_context cl_ours;
 static cl_device_id device_id;
 static cl_kernel twice_plus_one;
+
+/* The first device again, in a new context. */
+static int adopt_own_context(void)
+{
+    cl_int code = CL_SUCCESS;
+    int32_t count = 0;
+    void *id = NULL;
+    if (berth_opencl_device_id(device, &id) != BERTH_OK)
+        return -1;
+    device_id = id;
+    cl_context own = clCreateContext(NULL, 1, &device_id, NULL, NULL, &code);
+    if (code != CL_SUCCESS || berth_opencl_adopt(own, &device, 1, &count) != BERTH_OK || count != 1)
+        return -1;
+    return clReleaseContext(own); /* berth holds it */
+}
 
 static int set_up_kernel(void **state)
 {
@@ -27,6 +44,8 @@ static int set_up_kernel(void **state)
                                 "}\n";
     cl_int code = CL_SUCCESS;
     (void)state;
+    if (in_own_context && adopt_own_context() != 0)
+        return -1;
     if (berth_device_native(device, (void **)&cl_ours) != BERTH_OK)
         return -1;
     clGetContextInfo(cl_ours, CL_CONTEXT_DEVICES, sizeof device_id, &device_id, NULL);

@@ -181,7 +181,7 @@ static void errors_keep_the_drivers_words(void **state)
     assert_string_equal(berth_last_error()->driver_words, "CL_MEM_OBJECT_ALLOCATION_FAILURE");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_kernel_holds_is_not_reused),
@@ -196,5 +196,6 @@ int main(void)
         fprintf(stderr, "no OpenCL device here: %s\n", berth_last_error()->message);
         return 77;
     }
+    in_own_context = argc > 1 && strcmp(argv[1], "own") == 0;
     return cmocka_run_group_tests(tests, set_up_kernel, tear_down_kernel);
 }

@@ -177,7 +177,7 @@ static void a_plan_on_device_memory(void **state)
     berth_stream_destroy(stream);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_cache_waits_for_queues),
@@ -188,5 +188,6 @@ int main(void)
         fprintf(stderr, "no OpenCL device here: %s\n", berth_last_error()->message);
         return 77;
     }
+    in_own_context = argc > 1 && strcmp(argv[1], "own") == 0;
     return cmocka_run_group_tests(tests, set_up_kernel, tear_down_kernel);
 }

@@ -29,9 +29,9 @@ static pthread_once_t ready = PTHREAD_ONCE_INIT;
 _Noreturn void shim_complain(const char *format, ...)
 {
     va_list arguments;
-    va_start(arguments, format);
     fprintf(stderr, "OpenCL used against its rules: ");
-    vfprintf(stderr, format, arguments);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments); /* NOLINT(clang-analyzer-valist.Uninitialized): it is, above */
     fprintf(stderr, "\n");
     va_end(arguments);
     abort();
