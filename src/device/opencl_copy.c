@@ -98,7 +98,15 @@ static int32_t copy_mapped(ocl_queue queue, void *dst, const void *src, size_t s
     if (code != OCL_SUCCESS)
         return code;
     memcpy(dst, src, size_bytes);
-    return berth__ocl.clEnqueueSVMUnmap(queue, shared, 0, NULL, NULL);
+    /* A block that stays mapped is of no use to any command: a shortage that passes must not cause that. */
+    enum { ATTEMPTS = 8 };
+    for (int i = 0; i < ATTEMPTS; i++) {
+        code = berth__ocl.clEnqueueSVMUnmap(queue, shared, 0, NULL, NULL);
+        if (BERTH_LIKELY(code == OCL_SUCCESS))
+            break;
+        (void)berth__ocl.clFinish(queue);
+    }
+    return code;
 }
 
 /* Waits for a queue of ours, on which a command has answered `code`. */

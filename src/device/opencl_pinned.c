@@ -99,8 +99,12 @@ static void unmap(void *context)
     ocl_pinned *block = context;
     ocl_queue on = NULL;
     if (berth__ocl_queue_borrow(block->device, &on) == BERTH_OK) {
-        (void)berth__ocl.clEnqueueUnmapMemObject(on, block->buffer, block->mapped, 0, NULL, NULL);
-        (void)berth__ocl.clFinish(on);
+        enum { ATTEMPTS = 8 }; /* a shortage that passes must not leave it mapped */
+        int32_t code = OCL_OUT_OF_RESOURCES;
+        for (int i = 0; i < ATTEMPTS && code != OCL_SUCCESS; i++) {
+            code = berth__ocl.clEnqueueUnmapMemObject(on, block->buffer, block->mapped, 0, NULL, NULL);
+            (void)berth__ocl.clFinish(on);
+        }
         berth__ocl_queue_return(block->device, on);
     }
     block->leaving.release = release_buffer;

@@ -583,6 +583,7 @@ static void *clSharedMemAllocINTEL(ocl_context context, ocl_device_id device, co
 /* Waits for whatever may use the block. */
 static int32_t clMemBlockingFreeINTEL(ocl_context context, void *p)
 {
+    ENTER();
     (void)context;
     for (int i = 0; i < MOST_QUEUES; i++) {
         pthread_mutex_lock(&events_lock);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <cmocka.h>
 
@@ -99,6 +100,40 @@ static void failures_keep_the_drivers_code(void **state)
     berth_stream_destroy(stream);
 }
 
+/* What a function of the stream does: an overlapping copy on it, and the end of the block. */
+struct on_stream {
+    berth_stream *stream;
+    char *p;
+    berth_status copied, freed;
+};
+
+static void copy_and_free(void *context)
+{
+    struct on_stream *work = context;
+    work->copied =
+        berth_copy(usm, work->p + 1, work->p, 60, BERTH_COPY_DEVICE_TO_DEVICE, work->stream, false);
+    work->freed = berth_device_release(usm, BERTH_MEMORY_DEVICE, work->p, 64, work->stream);
+}
+
+/* The extension's free waits for the queue, which waits for the function: it must not be called there. */
+static void a_streams_function_frees_without_waiting(void **state)
+{
+    (void)state;
+    struct on_stream work = {.copied = BERTH_INTERNAL, .freed = BERTH_INTERNAL};
+    void *p = NULL;
+    assert_int_equal(berth_stream_create(usm, &work.stream), BERTH_OK);
+    assert_int_equal(berth_device_allocate(usm, BERTH_MEMORY_DEVICE, 64, 64, NULL, &p), BERTH_OK);
+    work.p = p;
+    long freed = calls("clMemBlockingFreeINTEL");
+    assert_int_equal(berth_stream_call(work.stream, copy_and_free, &work), BERTH_OK);
+    assert_int_equal(berth_stream_synchronize(work.stream), BERTH_OK);
+    assert_int_equal(work.copied, BERTH_OK);
+    assert_int_equal(work.freed, BERTH_OK);
+    while (calls("clMemBlockingFreeINTEL") != freed + 2) /* else the test's time limit ends it */
+        sched_yield();
+    berth_stream_destroy(work.stream);
+}
+
 static int lost_lines;
 static void count_lost(void *context, berth_log_level level, const char *line)
 {
@@ -144,6 +179,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_device_with_neither_kind_of_memory),
         cmocka_unit_test(kinds_of_memory_by_what_there_is),
         cmocka_unit_test(failures_keep_the_drivers_code),
+        cmocka_unit_test(a_streams_function_frees_without_waiting),
         cmocka_unit_test(a_lost_device_is_reported_once),
     };
     void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;

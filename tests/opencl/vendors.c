@@ -343,6 +343,89 @@ static void small_requests_where_segments_are_refused(void **state)
     }
 }
 
+/* ---- Failures everywhere ------------------------------------------------------------------------- */
+
+static bool may_fail(berth_status status)
+{
+    if (status != BERTH_OK)
+        assert_int_equal(berth_last_error()->driver_code, CL_OUT_OF_RESOURCES);
+    return status == BERTH_OK || status == BERTH_DEVICE_ERROR || status == BERTH_OUT_OF_DEVICE_MEMORY ||
+           status == BERTH_OUT_OF_HOST_MEMORY;
+}
+
+static void count_call(void *context)
+{
+    ++*(_Atomic int *)context;
+}
+
+/* One of everything, where any call may be refused. What was accepted happens. Returns how much was refused. */
+static int some_of_everything(berth_stream *stream, berth_event *event, _Atomic int *called, int *accepted)
+{
+    enum { BYTES = 4096 };
+    static char host[BYTES];
+    char *p = NULL, *pinned = NULL;
+    int refused = 0;
+    assert_true(
+        may_fail(berth_device_allocate(device, BERTH_MEMORY_PINNED, BYTES, 64, NULL, (void **)&pinned)));
+    p = take(BYTES);
+    berth_status statuses[] = {
+        berth_copy(device, p, host, BYTES, BERTH_COPY_HOST_TO_DEVICE, NULL, false),
+        berth_copy(device, p, host, BYTES, BERTH_COPY_HOST_TO_DEVICE, stream, false),
+        berth_copy(device, p + 8, p, BYTES - 8, BERTH_COPY_DEVICE_TO_DEVICE, stream, false),
+        berth_copy(device, p, p + 8, BYTES - 8, BERTH_COPY_DEVICE_TO_DEVICE, NULL, false),
+        berth_zero(device, p, BYTES, stream, false),
+        berth_event_record(event, stream),
+        berth_stream_wait_event(stream, event),
+        berth_stream_call(stream, count_call, called),
+        berth_event_wait(event),
+    };
+    *accepted += statuses[7] == BERTH_OK;
+    for (size_t i = 0; i < BERTH_COUNT_OF(statuses); i++)
+        refused += statuses[i] != BERTH_OK;
+    berth_status asked;
+    while ((asked = berth_stream_query(stream)) == BERTH_NOT_READY)
+        ;
+    assert_true(may_fail(asked));
+    if (pinned) /* what is refused is still ours: again, without the stream */
+        if (berth_device_release(device, BERTH_MEMORY_PINNED, pinned, BYTES, stream) != BERTH_OK)
+            assert_int_equal(berth_device_release(device, BERTH_MEMORY_PINNED, pinned, BYTES, NULL),
+                             BERTH_OK);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    if (berth_device_release(device, BERTH_MEMORY_DEVICE, p, BYTES, stream) != BERTH_OK)
+        give(p, BYTES);
+    return refused;
+}
+
+/* Every so many calls one is refused, at ever other places: what was accepted happens, the rest says so, and in
+ * the end nothing is held and the device works. */
+static void any_call_may_fail(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 60 };
+    berth_stream *stream = new_stream();
+    berth_event *event = NULL;
+    _Atomic int called = 0;
+    int accepted = 0, refused = 0;
+    assert_int_equal(berth_event_create(device, &event), BERTH_OK);
+    long blocks = shim.shim_blocks();
+    for (int every = 2; every <= 12; every++) {
+        char words[32];
+        snprintf(words, sizeof words, "flaky=%d", every);
+        set(words);
+        for (int round = 0; round < ROUNDS; round++)
+            refused += some_of_everything(stream, event, &called, &accepted);
+    }
+    set("");
+    assert_true(refused > 0 && accepted > 0);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    assert_int_equal(called, accepted);
+    while (shim.shim_blocks() != blocks) /* else the test's time limit ends it */
+        sched_yield();
+    berth_event_destroy(event);
+    berth_stream_destroy(stream);
+    give(take(64), 64);
+}
+
 /* ---- Rules --------------------------------------------------------------------------------------- */
 
 /* A stream goes while another stands at a user event, and while its own function runs. The shim judges. */
@@ -681,6 +764,7 @@ static int run(void)
         TEST(a_failed_command_is_final),
         TEST(a_failed_command_does_not_hold_the_pool),
         TEST(small_requests_where_segments_are_refused),
+        TEST(any_call_may_fail),
         TEST(nothing_is_released_while_a_user_event_is_unset),
         TEST(what_streams_get_is_flushed),
         TEST(zero_is_one_command),

@@ -235,6 +235,13 @@ SHIM_EXPORT void *clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_b
                                : NULL;
 }
 
+SHIM_EXPORT cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem buffer, void *p, cl_uint waits,
+                                           const cl_event *list, cl_event *out)
+{
+    ENTER(clEnqueueUnmapMemObject);
+    return NEXT(clEnqueueUnmapMemObject)(queue, buffer, p, waits, list, out);
+}
+
 /* ---- Shared memory ------------------------------------------------------------------------------- */
 
 SHIM_EXPORT void *clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size_bytes, cl_uint alignment)
