@@ -51,7 +51,7 @@ static berth__facts facts_of(const berth__search *search)
     const bool is_many = item_count >= MANY, is_few = berth__exact_can(search->prepared);
     return (berth__facts){.is_few = is_few,
                           .is_dense = is_few && item_count >= DENSE &&
-                                      lives_of(search->prepared) / item_count > item_count / 8,
+                                      lives_of(search->prepared) / item_count > item_count / 32,
                           .is_many = is_many,
                           .is_vast = item_count > VAST,
                           .is_full = berth__phase_weld_suits(search->prepared),

@@ -260,7 +260,7 @@ const berth__phase berth__phases[] = {
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,       50,   4, repair},
     {"exact",      "a first look at the goal: place or defer, explain, jump back",        always,                    0,   0, exact_look},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  always,                    1,   2, repair},
-    {"repair",     "takes out what sticks out and puts it in where least is in the way",  if_dense,                 80,   2, repair},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  if_dense,                 50,   2, repair},
     {"windows",    "the exact search on stretches of time, for the bound and the plan",   unless_few,               50,   0, windows},
     {"exact",      "the exact search over several capacities, to the proof if it can",    always,                    0,   0, exact},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  always,                    0,   0, repair_to_the_end},
