@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -13,6 +14,7 @@
 #include <torch/version.h>
 
 #include "fork_gate.h"
+#include "idle.h"
 #include "python_stack.h"
 
 // libtorch keeps an allocator for the life of the process, and tensors outlive every Python object: nothing
@@ -92,6 +94,20 @@ void free_raw(void *p)
     before->raw_deallocate(p);
 }
 
+// What PyTorch programs see: "out of memory" only where memory is what lacks.
+[[noreturn]] void refuse(std::size_t bytes, berth_status status)
+{
+    const bool shortage = status == BERTH_OUT_OF_HOST_MEMORY || status == BERTH_OUT_OF_DEVICE_MEMORY ||
+                          status == BERTH_OVER_BUDGET;
+    if (shortage)
+        c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
+    const char *what = shortage                    ? "berth: out of memory for a CPU tensor of "
+                       : status == BERTH_MISMATCH ? "berth: a strict replay does not expect a CPU tensor of "
+                                                   : "berth: no CPU tensor of ";
+    TORCH_CHECK(false, what, bytes, " bytes (", berth_status_words(status), "). ", berth_last_error()->message);
+    std::abort(); // TORCH_CHECK has thrown
+}
+
 class berth_cpu_allocator final : public c10::Allocator
 {
   public:
@@ -105,12 +121,10 @@ class berth_cpu_allocator final : public c10::Allocator
         if (C10_UNLIKELY(s->python_frames != 0)) // before the gate: who forks may hold the GIL
             request.label = berth_torch_python_stack(s->python_frames);
         const fork_gate inside;
+        idle_note_use();
         berth_status status = berth_allocate(s->top, bytes, BERTH_ALIGNMENT, &request, &p);
-        if (C10_UNLIKELY(status != BERTH_OK)) {
-            c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
-            TORCH_CHECK(false, "berth: out of memory for a CPU tensor of ", bytes, " bytes (",
-                        berth_status_words(status), "). ", berth_last_error()->message);
-        }
+        if (C10_UNLIKELY(status != BERTH_OK))
+            refuse(bytes, status);
         c10::profiledCPUMemoryReporter().New(p, bytes); // for torch.profiler(profile_memory=True)
         return {p, p, s->free, c10::Device(c10::DeviceType::CPU)};
     }
@@ -175,14 +189,25 @@ berth_status make_source(const berth_torch_options &options, berth_allocator **o
     return berth_pool_create(&pool, out);
 }
 
-berth_status add_limit(builder &b, uint64_t limit_bytes)
+// One budget for all stacks, so that a limit that comes later counts what lives. Without a limit it is as large as it
+// can be. With the lock.
+constexpr uint64_t no_limit = UINT64_C(1) << 61; // more than any machine has
+berth_budget *budget = nullptr;
+
+berth_status set_limit(uint64_t limit_bytes)
 {
-    berth_budget *budget = nullptr;
+    if (!budget) {
+        const berth_status status = berth_budget_create(no_limit, &budget);
+        if (status != BERTH_OK)
+            return status;
+    }
+    return berth_budget_set_limit(budget, limit_bytes ? limit_bytes : no_limit);
+}
+
+berth_status add_limit(builder &b)
+{
     berth_allocator *outer = nullptr;
-    berth_status status = berth_budget_create(limit_bytes, &budget);
-    if (status == BERTH_OK)
-        status = berth_limit_create(b.top(), budget, &outer);
-    berth_budget_release(budget);
+    const berth_status status = berth_limit_create(b.top(), budget, &outer);
     return b.wrapped(status, outer);
 }
 
@@ -213,8 +238,8 @@ berth_status build(const berth_torch_options &options, stack *s)
     berth_allocator *source = nullptr, *outer = nullptr;
     berth_status status = make_source(options, &source);
     builder b(source);
-    if (status == BERTH_OK && options.limit_bytes)
-        status = add_limit(b, options.limit_bytes);
+    if (status == BERTH_OK)
+        status = add_limit(b);
     if (status == BERTH_OK && options.guard) {
         status = berth_guard_create(b.top(), nullptr, &outer);
         status = b.wrapped(status, outer);
@@ -237,6 +262,16 @@ berth_status build(const berth_torch_options &options, stack *s)
     return status;
 }
 
+// After some seconds without a tensor.
+void trim_latest()
+{
+    stack *s = latest.load(std::memory_order_acquire);
+    std::size_t released = 0;
+    const fork_gate inside;
+    if (s)
+        berth_trim(s->top, 0, &released);
+}
+
 berth_cpu_allocator *instance()
 {
     static berth_cpu_allocator *const the_one = new berth_cpu_allocator;
@@ -246,8 +281,7 @@ berth_cpu_allocator *instance()
 bool is_same(const berth_torch_options &a, const berth_torch_options &b)
 {
     return a.source == b.source && a.tracking == b.tracking && a.stack_depth == b.stack_depth &&
-           a.python_stacks == b.python_stacks && a.guard == b.guard && a.compacting == b.compacting &&
-           a.limit_bytes == b.limit_bytes;
+           a.python_stacks == b.python_stacks && a.guard == b.guard && a.compacting == b.compacting;
 }
 
 // With the lock: the stack that was made with these options before, or a new one.
@@ -288,10 +322,13 @@ berth_status berth_torch_install(const berth_torch_options *options)
         return BERTH_INVALID_ARGUMENT;
     const std::lock_guard<std::mutex> lock(installing);
     stack *s = nullptr;
-    const berth_status status = find_or_build(*options, &s);
+    berth_status status = set_limit(options->limit_bytes);
+    if (status == BERTH_OK)
+        status = find_or_build(*options, &s);
     if (status != BERTH_OK)
         return status;
     fork_gate_watch();
+    idle_watch(options->keeps_idle ? nullptr : trim_latest);
     stack *old = latest.exchange(s, std::memory_order_acq_rel);
     serving.store(s, std::memory_order_release);
     if (c10::GetCPUAllocator() != instance()) {
@@ -322,4 +359,12 @@ berth_allocator *berth_torch_tracker(void)
 {
     stack *s = latest.load(std::memory_order_acquire);
     return s ? s->tracker : nullptr;
+}
+
+int berth_torch_scope(berth_allocator **allocator)
+{
+    const berth_run *run = berth_run_current();
+    if (allocator)
+        *allocator = run ? run->allocator : nullptr;
+    return run ? run->kind : 0;
 }

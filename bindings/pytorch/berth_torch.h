@@ -24,12 +24,13 @@ typedef struct berth_torch_options {
     uint32_t python_stacks; /* with tracking: how many Python frames label each block; 0: none */
     uint32_t guard;         /* 1: red zones and quarantine */
     uint32_t compacting;    /* 1: the pool saves memory before page faults */
-    uint64_t limit_bytes;   /* a hard budget; 0: none */
+    uint64_t limit_bytes;   /* for all CPU tensors together, those that live already too; 0: none */
+    uint32_t keeps_idle;    /* 1: idle memory goes back with later calls only, not after ten quiet seconds */
 } berth_torch_options;
 
 #define BERTH_TORCH_OPTIONS_INIT                                        \
     {                                                                   \
-        sizeof(berth_torch_options), BERTH_TORCH_POOL, 0, 0, 0, 0, 0, 0 \
+        sizeof(berth_torch_options), BERTH_TORCH_POOL, 0, 0, 0, 0, 0, 0, 0 \
     }
 
 /* Makes berth the CPU allocator of libtorch in this process, or puts another stack in place of the one
@@ -45,6 +46,9 @@ BERTH_API void berth_torch_uninstall(void);
 /* The top of the present stack, a planned allocator: for berth_stats_get, berth_record_begin and the like.
  * Borrowed, and valid for ever. NULL before berth_torch_install. Any thread. */
 BERTH_API berth_allocator *berth_torch_allocator(void);
+
+/* The kind of the scope that is open on the calling thread (berth_run_kind), and whose it is; 0: none. */
+BERTH_API int berth_torch_scope(berth_allocator **allocator);
 
 /* The tracker in the present stack, NULL if there is none. Borrowed, and valid for ever. Any thread. */
 BERTH_API berth_allocator *berth_torch_tracker(void);

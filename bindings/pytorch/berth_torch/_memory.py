@@ -1,0 +1,194 @@
+"""Figures of CPU tensors under Berth's names and PyTorch's, scopes, leaks, and a snapshot in PyTorch's own format."""
+import contextlib
+import ctypes
+import os
+from typing import Any, Dict, List
+
+from ._library import (BerthError, _allocator, _block_fn, _check, _leak_fn, _labels, _Scope, _scope_begin, _scope_end, _scope_fn,
+                       _scope_peak, _size, _snapshot, _Stats, _stats_clear, _stats_get, _tracker, _trim, _visit_leaks,
+                       _visit_scopes)
+
+def stats() -> Dict[str, Any]:
+    """The figures of CPU tensors as a dictionary: bytes_in_use, max_bytes_in_use, num_allocs and more."""
+    figures = _Stats()
+    _check(_stats_get(_allocator(), figures))
+    found = figures.as_dict()
+    if found["bytes_limit"] >= 2**61:  # the budget that all stacks share, without a limit
+        found["bytes_limit"] = 0
+    return found
+
+
+def memory_allocated() -> int:
+    """Bytes of CPU tensors that live now."""
+    return stats()["bytes_in_use"]
+
+
+def max_memory_allocated() -> int:
+    """The most bytes of CPU tensors that lived at one time, since the start or reset_peak_memory_stats()."""
+    return stats()["max_bytes_in_use"]
+
+
+def memory_reserved() -> int:
+    """Bytes that Berth holds for CPU tensors, live and idle."""
+    return stats()["bytes_reserved"]
+
+
+def max_memory_reserved() -> int:
+    """The most bytes that Berth held at one time."""
+    return stats()["max_bytes_reserved"]
+
+
+def reset_peak() -> None:
+    """Counts to 0, peaks to what is in use now."""
+    _check(_stats_clear(_allocator()))
+
+
+def reset_peak_memory_stats() -> None:
+    """PyTorch's name for reset_peak()."""
+    reset_peak()
+
+
+def empty_cache() -> None:
+    """PyTorch's name for trim()."""
+    trim()
+
+
+def memory_stats() -> Dict[str, Any]:
+    """The figures under the names of torch.cuda.memory_stats, as far as there is something to say on a CPU."""
+    figures = stats()
+    return {"allocated_bytes.all.current": figures["bytes_in_use"], "allocated_bytes.all.peak": figures["max_bytes_in_use"],
+            "allocated_bytes.all.allocated": figures["total_bytes"],
+            "reserved_bytes.all.current": figures["bytes_reserved"],
+            "reserved_bytes.all.peak": figures["max_bytes_reserved"], "allocation.all.allocated": figures["num_allocs"],
+            "num_ooms": figures["num_failures"], "num_alloc_retries": figures["num_retries"]}
+
+
+def _human(size):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1024
+
+
+def memory_summary() -> str:
+    """The figures as a table for people."""
+    figures = stats()
+    rows = [("in use", figures["bytes_in_use"], figures["max_bytes_in_use"]),
+            ("reserved", figures["bytes_reserved"], figures["max_bytes_reserved"])]
+    lines = ["CPU tensors on Berth", f"{'':12}{'now':>14}{'at most':>14}"]
+    lines += [f"{name:12}{_human(now):>14}{_human(peak):>14}" for name, now, peak in rows]
+    lines.append(f"{'allocations':12}{figures['num_allocs']:>14}   failures {figures['num_failures']}")
+    return "\n".join(lines)
+
+
+def memory_snapshot() -> List[Dict[str, Any]]:
+    """What the pool holds, in the format of torch.cuda.memory_snapshot(): a list of segments with their blocks.
+
+    torch.cuda._memory_viz reads it. With tracking and python_stacks, live blocks have a history with their label.
+    """
+    segments = {}
+    states = {0: "active_allocated", 1: "active_pending_free", 2: "inactive"}
+
+    def visit(_, block):
+        b = block.contents
+        segment = segments.setdefault(b.segment, [])
+        entry = {"address": b.address or 0, "size": b.size_bytes, "state": states[b.state]}
+        if b.state == 0:
+            entry["history"] = [{"addr": b.address or 0, "real_size": b.requested_bytes or b.size_bytes, "frames":
+                                 [{"filename": b.label.decode(errors="replace"), "line": 0, "name": "label"}] if b.label else []}]
+        segment.append(entry)
+        return True
+
+    _check(_snapshot(_allocator(), _block_fn(visit), None))
+    found = []
+    for blocks in segments.values():
+        blocks.sort(key=lambda each: each["address"])
+        live = sum(each["size"] for each in blocks if each["state"] == "active_allocated")
+        active = sum(each["size"] for each in blocks if each["state"] != "inactive")
+        found.append({"device": -1, "address": blocks[0]["address"], "total_size": sum(b["size"] for b in blocks),
+                      "allocated_size": live, "active_size": active, "stream": 0, "segment_type": "large", "blocks": blocks})
+    return found
+
+
+def trim() -> int:
+    """Gives idle memory back to the system and returns how much."""
+    released = _size()
+    _check(_trim(_allocator(), 0, ctypes.byref(released)))
+    return released.value
+
+
+class scope(contextlib.ContextDecorator):
+    """Names what is allocated inside; after the end, peak_bytes is what it took at most beyond the begin."""
+
+    def __init__(self, name):
+        self.name, self.peak_bytes, self._scope = name, None, None
+
+    def _recreate_cm(self):  # as a decorator: each call has a scope of its own, also in threads and recursion
+        return scope(self.name)
+
+    def __enter__(self):
+        if self._scope is not None:
+            raise BerthError(f"the scope {self.name!r} is open already: make another one")
+        self._scope = _Scope()
+        _scope_begin(self._scope, _labels.setdefault(self.name, self.name.encode()))
+        return self
+
+    def __exit__(self, *_):
+        ended, self._scope = self._scope, None
+        _scope_end(ended)
+        self.peak_bytes = _scope_peak(ended)
+        return False
+
+
+def scopes():
+    """Figures of every scope name, of all threads together: a list of dictionaries."""
+    found = []
+
+    def visit(_, figures):
+        f = figures.contents
+        if f.thread == 0xffffffff:
+            found.append({"label": f.label.decode(), "bytes_in_use": f.bytes_in_use,
+                          "max_bytes_in_use": f.max_bytes_in_use, "max_scope_bytes": f.max_scope_bytes})
+        return True
+
+    _check(_visit_scopes(_scope_fn(visit), None))
+    return found
+
+
+def leaks():
+    """Every live tensor block, oldest first: size, id, label (with python_stacks the Python frames) and C frames."""
+    if not _tracker():
+        raise BerthError("nothing is tracked: enable(tracking=True, python_stacks=4, stack_depth=8)")
+    found = []
+
+    def visit(_, leak):
+        leak = leak.contents
+        found.append({"bytes": leak.size_bytes, "id": leak.allocation_id,
+                      "label": leak.label.decode(errors="replace") if leak.label else None,
+                      "stack": [_symbol(leak.stack[i]) for i in range(leak.stack_depth)]})
+        return True
+
+    _check(_visit_leaks(_tracker(), _leak_fn(visit), None))
+    return found
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p),
+                ("address", ctypes.c_void_p)]
+
+
+_dladdr = ctypes.CDLL(None).dladdr
+_dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(_DlInfo)]
+
+
+def _symbol(address):
+    info = _DlInfo()
+    if not address or not _dladdr(address, ctypes.byref(info)) or not info.file:
+        return hex(address or 0)
+    file = os.path.basename(info.file.decode(errors="replace"))
+    return f"{file}: {info.name.decode(errors='replace')}" if info.name else f"{file}+{address - info.base:#x}"
+
+
+def describe():
+    """The figures as text."""
+    return "\n".join(f"{name:20} {value}" for name, value in stats().items())

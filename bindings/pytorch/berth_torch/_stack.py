@@ -1,0 +1,78 @@
+"""Which stack of allocators serves CPU tensors: enable, disable, and what the environment asks for."""
+import os
+import re
+
+from ._library import BerthError, _check, _install, _Options, _uninstall
+
+_OVERFLOW = 5
+_SOURCES = {"pool": 0, "system": 1}
+_UNITS = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def _bytes(value):
+    """A size in bytes: a number, or text such as "2GB", "512M", "1.5 GiB"; units are powers of 1024."""
+    if value is None or isinstance(value, (int, float)):
+        return int(value or 0)
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
+    if not match:
+        raise ValueError(f"{value!r} is no size: write bytes, or for instance 512M or 2GB")
+    number, unit = match.groups()
+    return int(float(number) * (1 << _UNITS[unit] if unit else 1))
+
+
+def enable(source: str = "pool", *, tracking: bool = False, stack_depth: int = 0, python_stacks: int = 0,
+           guard: bool = False, compacting: bool = False, limit=None, keep_idle: bool = False) -> None:
+    """Makes Berth PyTorch's CPU allocator, or puts another stack in place; tensors that live keep theirs.
+
+    source        "pool", or "system" for the C heap
+    tracking      every live block is known, for leaks(); with stack_depth C frames and python_stacks Python
+                  frames each
+    guard         red zones and a quarantine: finds writes past the end and after the free
+    compacting    the pool saves memory before page faults
+    limit         bytes that CPU tensors may take together, those that live already too; a number, or text
+                  as "2GB"; above it allocations fail and say why
+    keep_idle     idle memory stays; else it goes back to the system after ten seconds without a new tensor
+    """
+    if source not in _SOURCES:
+        raise ValueError(f"source is {source!r}, not one of {', '.join(_SOURCES)}")
+    status = _install(_Options(source=_SOURCES[source], tracking=bool(tracking or stack_depth or python_stacks),
+                               stack_depth=stack_depth, python_stacks=python_stacks, guard=bool(guard),
+                               compacting=bool(compacting), limit_bytes=_bytes(limit), keeps_idle=bool(keep_idle)))
+    if status == _OVERFLOW:
+        raise BerthError("64 different stacks were made in this process, and tensors may live in each: use one of them again")
+    _check(status)
+
+
+def disable() -> None:
+    """New tensors come from PyTorch's own allocator again; those from Berth stay valid."""
+    _uninstall()
+
+
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+def _flag(name, text):
+    if text.lower() in _YES + _NO:
+        return text.lower() in _YES
+    raise ValueError(f"BERTH_TORCH has {name}={text}: write 1 or 0")
+
+
+def _number(name, text):
+    if not text.isdigit():
+        raise ValueError(f"BERTH_TORCH has {name}={text}: write a number")
+    return int(text)
+
+
+_SETTINGS = {"source": lambda name, text: text, "tracking": _flag, "stack_depth": _number, "python_stacks": _number,
+             "guard": _flag, "compacting": _flag, "keep_idle": _flag, "limit": lambda name, text: _bytes(text)}
+
+
+def enable_from_environment():
+    """BERTH_TORCH=limit=2GB,tracking=True: the arguments of enable(), with commas between."""
+    settings = {}
+    for part in filter(None, os.environ.get("BERTH_TORCH", "").replace(" ", "").split(",")):
+        name, _, text = part.partition("=")
+        if name not in _SETTINGS:
+            raise ValueError(f"BERTH_TORCH names {name!r}; known are {', '.join(_SETTINGS)}")
+        settings[name] = _SETTINGS[name](name, text)
+    enable(**settings)

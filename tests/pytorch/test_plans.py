@@ -1,0 +1,351 @@
+"""Plans in daily use: copied and pickled, kept outputs, interrupts, generators, tasks, optimisers, functions that record themselves."""
+import asyncio
+import copy
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+
+import torch
+import torch.cuda._memory_viz
+
+import berth_torch
+
+MIB = 1 << 20
+
+
+def tensor(mib):
+    return torch.ones(int(mib * MIB / 4))
+
+
+def work():
+    return float(tensor(1).mul(2).sum())
+
+
+def recorded():
+    with berth_torch.record() as plan:
+        work()
+    return plan
+
+
+def replays_whole(plan):
+    with berth_torch.replay(plan) as report:
+        work()
+    return report.by_fallback == 0 and report.from_plan > 0
+
+
+def in_child(data, queue):
+    queue.put(replays_whole(pickle.loads(data)))
+
+
+class WithPlan(torch.nn.Module):
+    def __init__(self, plan):
+        super().__init__()
+        self.layer, self.plan = torch.nn.Linear(3, 3), plan
+
+
+class Copies(unittest.TestCase):
+    def test_plans_are_copied(self):
+        plan = recorded()
+        for made in (copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+            self.assertEqual((len(made), made.peak_bytes), (len(plan), plan.peak_bytes))
+            self.assertTrue(replays_whole(made))
+        del made
+        gc.collect()
+        self.assertTrue(replays_whole(plan))
+        empty = pickle.loads(pickle.dumps(berth_torch.Plan()))
+        self.assertEqual(len(empty), 0)
+
+    def test_plans_travel(self):
+        spawn = multiprocessing.get_context("spawn")
+        queue = spawn.SimpleQueue()
+        child = spawn.Process(target=in_child, args=(pickle.dumps(recorded()), queue))
+        child.start()
+        self.assertTrue(queue.get())
+        child.join()
+        self.assertEqual(child.exitcode, 0)
+
+    def test_plans_are_saved_inside_a_module(self):
+        file = io.BytesIO()
+        torch.save(WithPlan(recorded()), file)
+        file.seek(0)
+        self.assertTrue(replays_whole(torch.load(file).plan))
+
+    def test_a_file_that_is_no_plan_is_named(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.write("nonsense\n1\n")
+            file.flush()
+            with self.assertRaises(berth_torch.BerthError) as raised:
+                berth_torch.Plan.load(file.name)
+        self.assertIn(os.path.basename(file.name), str(raised.exception))
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def interrupt_at(count, function):
+    """Runs the function with Interrupted raised at the count-th line inside the binding; whether it came."""
+    seen = 0
+
+    def trace(frame, event, _):
+        nonlocal seen
+        if "berth_torch" not in frame.f_code.co_filename or frame.f_code.co_name == "__del__":
+            return None  # Python ignores what is raised while an object goes
+        if event == "line":
+            seen += 1
+            if seen == count:
+                raise Interrupted
+        return trace
+
+    sys.settrace(trace)
+    try:
+        function()
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+class Leaving(unittest.TestCase):
+    def tearDown(self):
+        self.assertEqual(berth_torch.abandon(), 0)
+        self.assertTrue(gc.isenabled())
+
+    def all_interrupts(self, function):
+        count = 1
+        while interrupt_at(count, function):
+            berth_torch.abandon()  # for an interrupt before the first line that could do something about it
+            self.assertTrue(gc.isenabled(), f"line {count}")
+            self.assertTrue(replays_whole(self.plan), f"line {count}")  # nothing is open: it can begin
+            count += 1
+        self.assertGreater(count, 20)
+
+    def test_an_interrupt_at_every_line(self):
+        self.plan = recorded()
+
+        def replays():
+            with berth_torch.replay(self.plan):
+                pass
+
+        def records():
+            with berth_torch.record():
+                pass
+
+        def validates():
+            with berth_torch.validate(self.plan):
+                pass
+
+        for function in (replays, records, validates):
+            with self.subTest(function.__name__):
+                self.all_interrupts(function)
+
+    def test_one_object_for_all_threads(self):
+        scope, failures = berth_torch.replay(recorded()), []
+
+        def many():
+            for _ in range(50):
+                with scope as report:
+                    work()
+                if report.by_fallback:
+                    failures.append(str(report))
+
+        threads = [threading.Thread(target=many) for _ in range(4)]
+        [thread.start() for thread in threads], [thread.join() for thread in threads]
+        self.assertEqual(failures, [])
+
+    def test_a_scope_in_itself(self):
+        scope = berth_torch.replay(recorded())
+        with scope:
+            self.assertFalse(gc.isenabled())
+            with self.assertRaises(berth_torch.BerthError):
+                with scope:
+                    pass
+            self.assertFalse(gc.isenabled())
+
+    def test_a_generator_closed_by_another_thread(self):
+        plan, problems = recorded(), []
+
+        def generate():
+            with berth_torch.replay(plan):
+                yield
+
+        generator = generate()
+        next(generator)
+
+        def close():
+            try:
+                generator.close()
+            except berth_torch.BerthError as error:
+                problems.append(str(error))
+
+        thread = threading.Thread(target=close)
+        thread.start(), thread.join()
+        self.assertEqual(len(problems), 1)
+        self.assertIn("abandon", problems[0])
+        self.assertEqual(berth_torch.abandon(), 1)
+        self.assertTrue(replays_whole(plan))
+
+    def test_tasks_that_give_way_are_told(self):
+        plan = recorded()
+
+        async def keeps_on():
+            with berth_torch.replay(plan) as report:
+                work()
+            return report.by_fallback
+
+        async def gives_way():
+            with berth_torch.replay(plan):
+                await asyncio.sleep(0)
+
+        self.assertEqual(asyncio.run(keeps_on()), 0)
+        with self.assertRaises(berth_torch.BerthError) as raised:
+            asyncio.run(gives_way())
+        self.assertIn("await", str(raised.exception))
+
+
+class Planned(unittest.TestCase):
+    def test_kept_outputs_cost_what_they_are(self):
+        def run(x):
+            big = x.repeat(4 * MIB // 4 // 16)  # 4 MiB that nobody keeps
+            return big.view(-1, 16).sum(0)
+
+        x, kept = torch.ones(16), []
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                with berth_torch.cached("kept"):
+                    run(x)  # the output is dropped: recorded so
+            for _ in range(20):
+                with berth_torch.cached("kept"):
+                    kept.append(run(x))
+        berth_torch.trim()
+        self.assertEqual([float(t.sum()) for t in kept], [float(MIB)] * 20)
+        ours = [each for each in seen if "berth" in str(each.message)]
+        self.assertEqual(len(ours), 1)
+        held = berth_torch.memory_reserved()
+        self.assertLess(held, 6 * MIB)  # a block of the plan at the most, and the outputs
+
+    def test_an_optimiser_settles(self):
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
+        optimiser, x, y = torch.optim.Adam(model.parameters()), torch.rand(8, 64), torch.arange(8) % 4
+
+        def step():
+            optimiser.zero_grad(set_to_none=True)
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimiser.step()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(12):
+                with berth_torch.cached("adam") as report:
+                    step()
+        self.assertEqual(report.by_fallback, 0, str(report))
+
+    def test_a_plan_for_each_shape_and_mode(self):
+        @berth_torch.planned(warm_up=0, most=4)
+        def run(x, scale=1):
+            return x.mul(2).mul(scale)
+
+        for rows in (10, 20):
+            for _ in range(3):
+                run(torch.ones(rows, 1000))
+        self.assertEqual(len(run), 2)
+        with torch.no_grad():
+            run(torch.ones(10, 1000))
+        self.assertEqual(len(run), 3)
+        for rows in range(30, 40):
+            run(torch.ones(rows, 1000))
+        self.assertLessEqual(len(run), 4)
+        run.clear()
+        self.assertEqual(len(run), 0)
+        self.assertEqual(run.__name__, "run")
+
+    def test_plans_survive_the_process(self):
+        program = ("import sys, torch, berth_torch\n"
+                   "run = berth_torch.planned(lambda x: float(x.mul(2).sum()), warm_up=0, folder=sys.argv[1])\n"
+                   "run(torch.ones(1000)), print(len(run))\n")
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(2):
+                subprocess.run([sys.executable, "-c", program, folder], check=True, stdout=subprocess.PIPE)
+                self.assertEqual(len(os.listdir(folder)), 1)
+
+    def test_as_a_context(self):
+        scope = berth_torch.planned("key", warm_up=1)
+        reports = []
+        for _ in range(4):
+            with scope as report:
+                work()
+            reports.append(report)
+        self.assertIsNone(reports[0])
+        self.assertEqual(reports[-1].by_fallback, 0)
+
+
+class Words(unittest.TestCase):
+    def tearDown(self):
+        berth_torch.enable()
+
+    def test_a_strict_mismatch_is_no_shortage(self):
+        plan = recorded()
+        with self.assertRaises(RuntimeError) as raised:
+            with berth_torch.replay(plan, strict=True):
+                tensor(3)
+        self.assertNotIn("out of memory", str(raised.exception))
+        self.assertIn("strict", str(raised.exception))
+
+    def test_a_limit_counts_what_lives(self):
+        kept = tensor(8)
+        berth_torch.enable(limit=f"{(berth_torch.memory_allocated() + 4 * MIB) // 1024}K")
+        tensor(2)
+        with self.assertRaises(RuntimeError):
+            tensor(6)
+        del kept
+        tensor(6)
+
+    def test_settings_as_people_write_them(self):
+        program = "import berth_torch, torch; torch.ones(10); berth_torch.leaks(); print(berth_torch.stats()['bytes_limit'])"
+        environment = {**os.environ, "BERTH_TORCH": "limit=2GB, tracking=True"}
+        said = subprocess.run([sys.executable, "-c", program], env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        self.assertEqual(int(said.stdout), 2 << 30)
+        environment["BERTH_TORCH"] = "tracking=perhaps"
+        said = subprocess.run([sys.executable, "-c", program], env=environment, stderr=subprocess.PIPE, text=True)
+        self.assertIn("tracking=perhaps", said.stderr)
+
+    def test_pytorchs_names(self):
+        kept = tensor(2)
+        self.assertGreaterEqual(berth_torch.memory_reserved(), berth_torch.memory_allocated())
+        self.assertEqual(berth_torch.memory_stats()["allocated_bytes.all.current"], berth_torch.memory_allocated())
+        self.assertIn("in use", berth_torch.memory_summary())
+        berth_torch.reset_peak_memory_stats()
+        berth_torch.empty_cache()
+        snapshot = berth_torch.memory_snapshot()
+        live = sum(segment["allocated_size"] for segment in snapshot)
+        self.assertGreaterEqual(live, berth_torch.memory_allocated())
+        drawn = torch.cuda._memory_viz.memory(snapshot, format_flamegraph=lambda lines: lines)
+        self.assertIn("active_allocated", drawn)
+        self.assertRegex(berth_torch.__version__, r"^\d+\.\d+\.\d+$")
+        del kept
+
+    def test_idle_memory_goes_back_by_itself(self):
+        tensor(64)
+        held = berth_torch.memory_reserved()
+        self.assertGreaterEqual(held, 64 * MIB)
+        waited = threading.Event()
+        for _ in range(600):  # it takes ten seconds; much longer is a failure
+            if berth_torch.memory_reserved() < 8 * MIB:
+                return
+            waited.wait(0.1)
+        self.fail(f"{berth_torch.memory_reserved()} bytes are still held after a minute")
+
+
+if __name__ == "__main__":
+    unittest.main()
