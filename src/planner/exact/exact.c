@@ -313,18 +313,6 @@ static bool reset(berth__exact *x)
     return fits;
 }
 
-static uint64_t luby(uint64_t index)
-{
-    for (;;) {
-        uint64_t length = 1;
-        while (length < index)
-            length = 2 * length + 1;
-        if (length == index)
-            return (length + 1) / 2;
-        index -= length / 2;
-    }
-}
-
 berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t capacity, uint64_t steps,
                               uint64_t *offsets, berth__exact_answer *answer)
 {
@@ -351,7 +339,7 @@ berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t c
     while (berth__search_goes_on(search, x->step_limit)) {
         vary_priorities(x);
         x->run_number++;
-        uint64_t length = FAILS_A_RUN * luby(++x->luby_index),
+        uint64_t length = FAILS_A_RUN * berth__luby(++x->luby_index),
                  most = LONGEST_AT_FIRST + LONGER_EACH * x->run_number;
         x->fail_limit = x->fails + (length < most ? length : most);
         bool solved = reset(x) && berth__exact_dive(x);

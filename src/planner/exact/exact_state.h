@@ -2,6 +2,7 @@
 #ifndef BERTH_PLANNER_EXACT_EXACT_STATE_H
 #define BERTH_PLANNER_EXACT_EXACT_STATE_H
 
+#include "base/random.h"
 #include "planner/exact/exact.h"
 
 enum { EXACT_LANES = 16 };
@@ -156,10 +157,7 @@ static inline void set_join(uint64_t *set, const uint64_t *other, uint32_t words
 
 static inline uint64_t exact_random(berth__exact *exact)
 {
-    uint64_t z = (exact->random += 0x9E3779B97F4A7C15U);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
+    return berth__random(&exact->random);
 }
 
 static inline bool exact_is_pinned(const berth__exact *x, uint32_t item)

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "base/random.h"
 #include "base/sort.h"
 #include "planner/problem/overlap.h"
 
@@ -39,14 +40,6 @@ typedef struct repair {
     uint64_t random;
     uint64_t step_limit;
 } repair;
-
-static uint64_t repair_random(repair *r)
-{
-    uint64_t z = (r->random += 0x9E3779B97F4A7C15U);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
-}
 
 static bool is_pinned(const repair *r, uint32_t item)
 {
@@ -194,7 +187,8 @@ static berth_status cheapest_place(repair *r, uint32_t item, uint64_t capacity, 
                 least = cost;
                 *place = offset;
                 ties = 1;
-            } else if (cost <= least * (1.0 + 1e-9) && cost < 1e299 && repair_random(r) % ++ties == 0) {
+            } else if (cost <= least * (1.0 + 1e-9) && cost < 1e299 &&
+                       berth__random(&r->random) % ++ties == 0) {
                 *place = offset;
             }
         }
@@ -249,32 +243,19 @@ static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
     return BERTH_OK;
 }
 
-/* 1 1 2 1 1 2 4 ...: most rounds that succeed do so within a few moves, so most are short; but some long ones
- * come too (Luby, Sinclair and Zuckerman, 1993). */
-static uint64_t luby(uint64_t index)
-{
-    for (;;) {
-        uint64_t length = 1;
-        while (length < index)
-            length = 2 * length + 1;
-        if (length == index)
-            return (length + 1) / 2;
-        index -= length / 2;
-    }
-}
-
 /* How long a round goes on, and when so much is out that it leads nowhere. */
 typedef struct round_limits {
     uint64_t moves;
     uint32_t out;
 } round_limits;
 
-/* Where hundreds are in the way of each, a move costs a thousand steps and a round is cut early; where a few
+/* Most rounds that succeed do so within a few moves, so most are short, by Luby's lengths. Where hundreds are
+ * in the way of each, a move costs a thousand steps and a round is cut early; where a few
  * are, long rounds are worth their while. */
 static round_limits limits_of(const repair *r, uint32_t failures)
 {
     const bool is_cheap = r->looks && r->look_steps <= CHEAP_LOOK * r->looks;
-    const uint64_t out = r->pool_count, stretch = luby(failures + 1) * (1 + failures / 8);
+    const uint64_t out = r->pool_count, stretch = berth__luby(failures + 1) * (1 + failures / 8);
     return (round_limits){.moves = is_cheap ? 200 * stretch + 20 * out : 50 * stretch + 8 * out,
                           .out = is_cheap ? UINT32_MAX : (uint32_t)(48 + 4 * out)};
 }

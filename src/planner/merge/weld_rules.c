@@ -2,19 +2,12 @@
  * and calls them until they find nothing. */
 #include <string.h>
 
+#include "base/random.h"
 #include "base/sort.h"
 #include "planner/merge/weld_state.h"
 
 enum { LARGEST_GROUP = 16, LARGEST_MEETING = 12, INSERTION_LIMIT = 16 };
 #define FIRST_MEMBER ((uint32_t)1 << 31) /* set in the number of the first of several */
-
-static uint64_t next_random(welding *w)
-{
-    uint64_t z = (w->random += 0x9E3779B97F4A7C15U);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
-}
 
 /* ---- Lists. ---- */
 
@@ -99,7 +92,8 @@ static bool has_size(const weld_lists *lists, uint32_t time, uint64_t size)
  * about one look in `size` meets it. A varied welding errs between half and twice. */
 static bool is_sure(welding *w, uint64_t looks, uint64_t size)
 {
-    const uint64_t error = w->is_varied ? WELD_ONE / 2 + next_random(w) % (WELD_ONE * 3 / 2) : WELD_ONE;
+    const uint64_t error =
+        w->is_varied ? WELD_ONE / 2 + berth__random(&w->random) % (WELD_ONE * 3 / 2) : WELD_ONE;
     return looks < 2 || (double)((looks - 1) * error) <= w->daring * (double)size;
 }
 
@@ -277,7 +271,7 @@ static bool live_equally_long(const weld_part *a, const weld_part *b)
 static void shuffle(welding *w, uint32_t *group, uint32_t count)
 {
     for (uint32_t k = count; k > 1; k--) {
-        const uint32_t other = (uint32_t)(next_random(w) % k), kept = group[k - 1];
+        const uint32_t other = (uint32_t)(berth__random(&w->random) % k), kept = group[k - 1];
         group[k - 1] = group[other];
         group[other] = kept;
     }
