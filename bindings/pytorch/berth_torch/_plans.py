@@ -147,7 +147,9 @@ class _Entry:
             self.turn.cancel()
         _collector.let_go(self)
         entries = _entries()
-        if self in entries:
+        if entries and entries[-1] is self:
+            entries.pop()
+        elif self in entries:
             entries.remove(self)
 
 
@@ -166,10 +168,8 @@ class _Turn:
 
 
 def _turn() -> Optional[_Turn]:
-    try:
-        return _Turn(asyncio.get_running_loop())
-    except RuntimeError:
-        return None
+    loop = asyncio._get_running_loop()  # does not raise where there is none: this is part of every run
+    return None if loop is None else _Turn(loop)
 
 
 class _RunScope:
@@ -185,12 +185,17 @@ class _RunScope:
     def __enter__(self):
         entry = _Entry(self, self._make_result())
         try:
-            _entries().append(entry)
+            entries = _entries()
+            nested = bool(entries)
+            entries.append(entry)
             _collector.hold(entry)
             entry.turn = _turn()
             # Said before it is so: an interrupt right after the call must find it. is_open() asks Berth.
-            entry.began = _run_current()[0] == 0
-            _check(self._begin(entry.allocator, self._options))
+            entry.began = not nested
+            status = self._begin(entry.allocator, self._options)
+            if status != _OK:
+                entry.began = False
+                _check(status)
             return entry.result
         except BaseException:
             entry.take_back()
@@ -221,7 +226,10 @@ class _RunScope:
         return False
 
     def _mine(self) -> Optional[_Entry]:
-        return next((entry for entry in reversed(_entries()) if entry.owner is self), None)
+        for entry in reversed(_entries()):
+            if entry.owner is self:
+                return entry
+        return None
 
 
 def abandon() -> int:
