@@ -252,22 +252,23 @@ static int32_t look(ocl_event_id marker, bool longer, int32_t *state)
     return code;
 }
 
-/* Asks the marker that is under way, if there is one; *covered: how far it tells of. */
-static berth_status ask_again(ocl_stream *stream, bool *there_was_one, uint64_t *covered)
+/* Asks the marker that is under way, if there is one. */
+static berth_status ask_again(ocl_stream *stream, bool *there_was_one)
 {
     int32_t state;
     ocl_question *question = question_hold(stream);
-    *covered = 0;
     *there_was_one = question != NULL;
     if (!question)
         return BERTH_OK;
     int32_t code = berth__ocl_state_of(question->marker, &state);
     bool answered = code == OCL_SUCCESS && state <= OCL_COMPLETE;
-    *covered = question->covered;
+    uint64_t covered = question->covered;
+    if (answered) /* before it is gone: who finds none looks at what was seen */
+        saw_done(stream, covered);
     question_drop(stream, question, answered);
     if (code != OCL_SUCCESS)
         return berth__ocl_fail(stream->device, code, "asking a marker");
-    return answered ? take_answer(stream, state, *covered) : BERTH_NOT_READY;
+    return answered ? take_answer(stream, state, covered) : BERTH_NOT_READY;
 }
 
 /* With a new marker. */
@@ -295,7 +296,6 @@ static berth_status ask_anew(ocl_stream *stream, bool longer)
 berth_status berth__ocl_stream_query(berth_stream *base)
 {
     ocl_stream *stream = of(base);
-    uint64_t covered;
     bool drained;
     berth_status status = berth__ocl_alive(stream->device);
     if (status != BERTH_OK)
@@ -304,8 +304,8 @@ berth_status berth__ocl_stream_query(berth_stream *base)
     bool shared = atomic_load(&stream->shared);
     if (!shared && atomic_load(&stream->seen_done) >= enqueued)
         return BERTH_OK;
-    status = ask_again(stream, &drained, &covered);
-    if (status != BERTH_OK || (drained && !shared && covered >= enqueued))
+    status = ask_again(stream, &drained);
+    if (status != BERTH_OK || (!shared && atomic_load(&stream->seen_done) >= enqueued))
         return status;
     return ask_anew(stream, drained && shared);
 }

@@ -363,16 +363,17 @@ static int some_of_everything(berth_stream *stream, berth_event *event, _Atomic 
 {
     enum { BYTES = 4096 };
     static char host[BYTES];
-    char *p = NULL, *pinned = NULL;
+    char *p = NULL, *q = NULL, *pinned = NULL;
     int refused = 0;
     assert_true(
         may_fail(berth_device_allocate(device, BERTH_MEMORY_PINNED, BYTES, 64, NULL, (void **)&pinned)));
     p = take(BYTES);
+    q = take(BYTES); /* for work without a stream, which is not ordered with the stream's */
     berth_status statuses[] = {
-        berth_copy(device, p, host, BYTES, BERTH_COPY_HOST_TO_DEVICE, NULL, false),
+        berth_copy(device, q, host, BYTES, BERTH_COPY_HOST_TO_DEVICE, NULL, false),
         berth_copy(device, p, host, BYTES, BERTH_COPY_HOST_TO_DEVICE, stream, false),
         berth_copy(device, p + 8, p, BYTES - 8, BERTH_COPY_DEVICE_TO_DEVICE, stream, false),
-        berth_copy(device, p, p + 8, BYTES - 8, BERTH_COPY_DEVICE_TO_DEVICE, NULL, false),
+        berth_copy(device, q, q + 8, BYTES - 8, BERTH_COPY_DEVICE_TO_DEVICE, NULL, false),
         berth_zero(device, p, BYTES, stream, false),
         berth_event_record(event, stream),
         berth_stream_wait_event(stream, event),
@@ -393,6 +394,7 @@ static int some_of_everything(berth_stream *stream, berth_event *event, _Atomic 
     assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
     if (berth_device_release(device, BERTH_MEMORY_DEVICE, p, BYTES, stream) != BERTH_OK)
         give(p, BYTES);
+    give(q, BYTES);
     return refused;
 }
 
@@ -441,7 +443,7 @@ static void nothing_is_released_while_a_user_event_is_unset(void **state)
     berth_stream_destroy(stuck);
     assert_int_equal(shim.shim_calls("clReleaseCommandQueue"), released);
     gate_open(&g);
-    while (shim.shim_calls("clReleaseCommandQueue") != released + 2) /* else the test's time limit ends it */
+    while (shim.shim_calls("clReleaseCommandQueue") < released + 2) /* else the test's time limit ends it */
         sched_yield();
 }
 
@@ -764,7 +766,6 @@ static int run(void)
         TEST(a_failed_command_is_final),
         TEST(a_failed_command_does_not_hold_the_pool),
         TEST(small_requests_where_segments_are_refused),
-        TEST(any_call_may_fail),
         TEST(nothing_is_released_while_a_user_event_is_unset),
         TEST(what_streams_get_is_flushed),
         TEST(zero_is_one_command),
@@ -775,6 +776,7 @@ static int run(void)
         TEST(threads_have_queues_of_their_own),
         TEST(work_without_a_stream_waits_for_nobody),
         TEST(a_forked_child_is_told),
+        TEST(any_call_may_fail), /* last: what it gives back late would be counted by others */
     };
     return strcmp(mode, "nosvm") == 0 ? cmocka_run_group_tests(without, NULL, NULL)
                                       : cmocka_run_group_tests(with, NULL, NULL);

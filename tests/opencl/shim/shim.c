@@ -23,7 +23,7 @@ static called functions[MOST_FUNCTIONS]; /* guard: lock */
 static int function_count;               /* guard: lock */
 static long taken;                       /* calls that may be flaky; guard: lock */
 static cl_int marker_code;               /* guard: lock */
-static shim_settings settings;
+static shim_settings settings;           /* guard: lock */
 static pthread_once_t ready = PTHREAD_ONCE_INIT;
 
 _Noreturn void shim_complain(const char *format, ...)
@@ -45,7 +45,7 @@ static long number_after(const char *words, const char *name)
 
 void shim_set(const char *words)
 {
-    settings = (shim_settings){
+    shim_settings wanted = {
         .coarse = strstr(words, "coarse") != NULL,
         .nosvm = strstr(words, "nosvm") != NULL,
         .slow = strstr(words, "slow") != NULL,
@@ -54,6 +54,9 @@ void shim_set(const char *words)
         .flaky = number_after(words, "flaky="),
         .most_bytes = (size_t)number_after(words, "most="),
     };
+    pthread_mutex_lock(&lock);
+    settings = wanted;
+    pthread_mutex_unlock(&lock);
 }
 
 static void from_environment(void)
@@ -63,10 +66,13 @@ static void from_environment(void)
         shim_set(words);
 }
 
-shim_settings *shim_settings_now(void)
+shim_settings shim_settings_now(void)
 {
     pthread_once(&ready, from_environment);
-    return &settings;
+    pthread_mutex_lock(&lock);
+    shim_settings now = settings;
+    pthread_mutex_unlock(&lock);
+    return now;
 }
 
 /* With the lock held. */
@@ -106,12 +112,12 @@ static bool may_be_flaky(const char *name)
 
 cl_int shim_enter(const char *name)
 {
-    shim_settings *now = shim_settings_now();
+    shim_settings now = shim_settings_now();
     pthread_mutex_lock(&lock);
     called *function = function_named(name);
     long number = ++function->calls;
     cl_int code = number >= function->fail_from && number < function->fail_to ? function->code : CL_SUCCESS;
-    if (code == CL_SUCCESS && now->flaky && may_be_flaky(name) && ++taken % now->flaky == 0)
+    if (code == CL_SUCCESS && now.flaky && may_be_flaky(name) && ++taken % now.flaky == 0)
         code = CL_OUT_OF_RESOURCES;
     pthread_mutex_unlock(&lock);
     return code;

@@ -51,7 +51,7 @@ typedef struct shim_settings {
     long late, flaky;
     size_t most_bytes; /* 0: no limit */
 } shim_settings;
-shim_settings *shim_settings_now(void);
+shim_settings shim_settings_now(void);
 
 void *shim_next(const char *function); /* the real one */
 /* CL_SUCCESS, or the code that this call is to answer. */

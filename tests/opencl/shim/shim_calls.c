@@ -33,15 +33,15 @@ static cl_int tell(const void *value, size_t bytes, size_t room, void *out, size
 SHIM_EXPORT cl_int clGetDeviceInfo(cl_device_id device, cl_device_info question, size_t room, void *out,
                                    size_t *needed)
 {
-    const shim_settings *now = shim_settings_now();
+    const shim_settings now = shim_settings_now();
     const cl_device_svm_capabilities coarse = CL_DEVICE_SVM_COARSE_GRAIN_BUFFER;
-    const cl_ulong most = now->most_bytes;
+    const cl_ulong most = now.most_bytes;
     ENTER(clGetDeviceInfo);
-    if (question == CL_DEVICE_SVM_CAPABILITIES && now->nosvm)
+    if (question == CL_DEVICE_SVM_CAPABILITIES && now.nosvm)
         return CL_INVALID_VALUE; /* before OpenCL 2.0 the question itself is an error */
-    if (question == CL_DEVICE_SVM_CAPABILITIES && now->coarse)
+    if (question == CL_DEVICE_SVM_CAPABILITIES && now.coarse)
         return tell(&coarse, sizeof coarse, room, out, needed);
-    if (question == CL_DEVICE_MAX_MEM_ALLOC_SIZE && now->most_bytes && now->honest)
+    if (question == CL_DEVICE_MAX_MEM_ALLOC_SIZE && now.most_bytes && now.honest)
         return tell(&most, sizeof most, room, out, needed);
     return NEXT(clGetDeviceInfo)(device, question, room, out, needed);
 }
@@ -205,9 +205,9 @@ SHIM_EXPORT cl_int clSetUserEventStatus(cl_event event, cl_int status)
 SHIM_EXPORT cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size_bytes, void *host,
                                   cl_int *code)
 {
-    const shim_settings *now = shim_settings_now();
+    const shim_settings now = shim_settings_now();
     *code = shim_enter("clCreateBuffer");
-    if (*code == CL_SUCCESS && now->most_bytes && size_bytes > now->most_bytes)
+    if (*code == CL_SUCCESS && now.most_bytes && size_bytes > now.most_bytes)
         *code = CL_INVALID_BUFFER_SIZE;
     return *code == CL_SUCCESS ? NEXT(clCreateBuffer)(context, flags, size_bytes, host, code) : NULL;
 }
@@ -246,14 +246,14 @@ SHIM_EXPORT cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem buffer
 
 SHIM_EXPORT void *clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size_bytes, cl_uint alignment)
 {
-    const shim_settings *now = shim_settings_now();
-    if (shim_enter("clSVMAlloc") != CL_SUCCESS || (now->most_bytes && size_bytes > now->most_bytes) ||
-        now->nosvm || (now->coarse && flags & CL_MEM_SVM_FINE_GRAIN_BUFFER))
+    const shim_settings now = shim_settings_now();
+    if (shim_enter("clSVMAlloc") != CL_SUCCESS || (now.most_bytes && size_bytes > now.most_bytes) ||
+        now.nosvm || (now.coarse && flags & CL_MEM_SVM_FINE_GRAIN_BUFFER))
         return NULL;
     void *real = NEXT(clSVMAlloc)(context, flags, size_bytes, alignment), *shown = real;
     if (!real)
         return NULL;
-    if (now->coarse) {
+    if (now.coarse) {
         shown = mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (shown == MAP_FAILED)
             shim_complain("no address space for %zu bytes", size_bytes);
@@ -290,20 +290,20 @@ static cl_event delay(cl_command_queue queue, cl_uint waits, const cl_event *lis
 }
 
 /* What every command here does: checks, waits in mode slow, runs `call`, is counted. */
-#define COMMAND(queue, blocking, waits, list, out, call)                                \
-    do {                                                                                \
-        shim_check_waits(queue, waits, list);                                           \
-        cl_event slowly = shim_settings_now()->slow ? delay(queue, waits, list) : NULL; \
-        if (slowly) {                                                                   \
-            (waits) = 1;                                                                \
-            (list) = &slowly;                                                           \
-        }                                                                               \
-        cl_int answered = (call);                                                       \
-        if (slowly)                                                                     \
-            (void)NEXT(clReleaseEvent)(slowly);                                         \
-        if (answered == CL_SUCCESS)                                                     \
-            shim_command(queue, (out) ? *(out) : NULL, CL_SUCCESS, blocking);           \
-        return answered;                                                                \
+#define COMMAND(queue, blocking, waits, list, out, call)                               \
+    do {                                                                               \
+        shim_check_waits(queue, waits, list);                                          \
+        cl_event slowly = shim_settings_now().slow ? delay(queue, waits, list) : NULL; \
+        if (slowly) {                                                                  \
+            (waits) = 1;                                                               \
+            (list) = &slowly;                                                          \
+        }                                                                              \
+        cl_int answered = (call);                                                      \
+        if (slowly)                                                                    \
+            (void)NEXT(clReleaseEvent)(slowly);                                        \
+        if (answered == CL_SUCCESS)                                                    \
+            shim_command(queue, (out) ? *(out) : NULL, CL_SUCCESS, blocking);          \
+        return answered;                                                               \
     } while (0)
 
 SHIM_EXPORT cl_int clEnqueueSVMFree(cl_command_queue queue, cl_uint count, void *list_of_blocks[],

@@ -219,7 +219,7 @@ void shim_command(cl_command_queue id, cl_event made, cl_int code, bool blocking
         e->queue = id;
         e->number = q->enqueued;
         e->code = code;
-        e->questions_left = shim_settings_now()->late;
+        e->questions_left = shim_settings_now().late;
     }
     pthread_mutex_unlock(&lock);
 }
