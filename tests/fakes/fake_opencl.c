@@ -172,7 +172,7 @@ int32_t clRetainContext(ocl_context context)
 int32_t clGetContextInfo(ocl_context context, uint32_t question, size_t room, void *out, size_t *needed)
 {
     ENTER();
-    const ocl_device_id id = &devices[context->device];
+    ocl_device_id id = &devices[context->device];
     return question == OCL_CONTEXT_DEVICES ? tell((const void *)&id, sizeof id, room, out, needed)
                                            : CL_INVALID;
 }
@@ -236,7 +236,7 @@ int32_t clGetCommandQueueInfo(ocl_queue queue, uint32_t question, size_t room, v
 {
     ENTER();
     const uint64_t in_order = 0;
-    const ocl_device_id id = &devices[queue->context->device];
+    ocl_device_id id = &devices[queue->context->device];
     switch (question) {
     case OCL_QUEUE_CONTEXT:
         return tell((const void *)&queue->context, sizeof queue->context, room, out, needed);
