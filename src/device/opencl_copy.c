@@ -1,6 +1,7 @@
 /* Copies and fills of OpenCL devices. */
 #include "device/opencl.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* ---- Copies -------------------------------------------------------------------------------------- */
@@ -99,12 +100,12 @@ static int32_t copy_mapped(ocl_queue queue, void *dst, const void *src, size_t s
         return code;
     memcpy(dst, src, size_bytes);
     /* A block that stays mapped is of no use to any command: a shortage that passes must not cause that. */
-    enum { ATTEMPTS = 8 };
+    enum { ATTEMPTS = 100 };
     for (int i = 0; i < ATTEMPTS; i++) {
         code = berth__ocl.clEnqueueSVMUnmap(queue, shared, 0, NULL, NULL);
         if (BERTH_LIKELY(code == OCL_SUCCESS))
             break;
-        (void)berth__ocl.clFinish(queue);
+        sched_yield();
     }
     return code;
 }

@@ -3,6 +3,7 @@
  * everybody, the driver's commands too. */
 #include "device/opencl.h"
 
+#include <sched.h>
 #include <string.h>
 
 typedef struct ocl_pinned {
@@ -93,20 +94,31 @@ static void release_buffer(ocl_leaving *leaving)
     berth__heap_free(block);
 }
 
+/* A shortage that passes must not leave it mapped; false: this one does not pass. */
+static bool undo_map(const ocl_pinned *block)
+{
+    enum { ATTEMPTS = 100 };
+    ocl_queue on = NULL;
+    int32_t code = OCL_OUT_OF_RESOURCES;
+    if (berth__ocl_queue_borrow(block->device, &on) != BERTH_OK)
+        return false;
+    for (int i = 0; i < ATTEMPTS && code != OCL_SUCCESS; i++) {
+        code = berth__ocl.clEnqueueUnmapMemObject(on, block->buffer, block->mapped, 0, NULL, NULL);
+        if (BERTH_UNLIKELY(code != OCL_SUCCESS))
+            sched_yield();
+    }
+    (void)berth__ocl.clFinish(on);
+    berth__ocl_queue_return(block->device, on);
+    return code == OCL_SUCCESS;
+}
+
 /* Nothing uses the block any more. */
 static void unmap(void *context)
 {
     ocl_pinned *block = context;
-    ocl_queue on = NULL;
-    if (berth__ocl_queue_borrow(block->device, &on) == BERTH_OK) {
-        enum { ATTEMPTS = 8 }; /* a shortage that passes must not leave it mapped */
-        int32_t code = OCL_OUT_OF_RESOURCES;
-        for (int i = 0; i < ATTEMPTS && code != OCL_SUCCESS; i++) {
-            code = berth__ocl.clEnqueueUnmapMemObject(on, block->buffer, block->mapped, 0, NULL, NULL);
-            (void)berth__ocl.clFinish(on);
-        }
-        berth__ocl_queue_return(block->device, on);
-    }
+    if (!undo_map(block))
+        berth__log(BERTH_LOG_WARNING, "OpenCL device %d: %zu bytes of pinned memory cannot be unmapped",
+                   berth__ocl_ordinal(block->device), block->size_bytes);
     block->leaving.release = release_buffer;
     berth__ocl_leave(&block->leaving);
 }
