@@ -25,7 +25,8 @@ BERTH_API berth_status berth_problem_file_parse(const void *text, size_t size_by
 BERTH_API void berth_problem_file_destroy(berth_problem_file *file);
 
 /* The problem, valid as berth_problem_validate promises, without capacity and alignment: copy the struct and
- * set them. The row with which a saved plan (berth_plan_save) keeps its fingerprint is no buffer of it. It belongs to the file and lives as long. Any thread. */
+ * set them. The row with which a saved plan (berth_plan_save) keeps its fingerprint is no buffer of it. It
+ * belongs to the file and lives as long; NULL for no file. Any thread. */
 BERTH_API const berth_problem *berth_problem_file_problem(const berth_problem_file *file);
 
 /* berth_solve for the file's problem with this capacity (0: none) and alignment (0 or 1: rounds nothing), in half the
@@ -72,7 +73,7 @@ BERTH_API berth_status berth_problem_file_convert(const berth_problem_file *file
 /* Takes the offsets of `plan`, found by id, for the buffers of `problem` into offsets[]. Rows may come in
  * another order; a row that is missing, extra, or has another life or size is BERTH_MISMATCH with words.
  * Proves nothing about the offsets: that is berth_problem_check. Any thread.
- * BERTH_OK, BERTH_MISMATCH, BERTH_BAD_DATA (no column offset), BERTH_OUT_OF_HOST_MEMORY. */
+ * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_MISMATCH, BERTH_BAD_DATA (no column offset), BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_problem_file_match(const berth_problem_file *problem,
                                                 const berth_problem_file *plan, uint64_t *offsets);
 

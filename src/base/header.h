@@ -122,15 +122,15 @@ static inline bool berth__header_take(void *block, berth__header *out)
 }
 
 /* Of what should be a live block: the source checks that afterwards, so any pointer may come here. */
-typedef uint64_t __attribute__((aligned(1), may_alias)) berth__any_word;
 BERTH__NO_ASAN static inline uint64_t berth__header_word(const void *block)
 {
-    if (BERTH_UNLIKELY((uintptr_t)block % BERTH__PAGE_LEAST < sizeof(berth__header))) {
+    if (BERTH_UNLIKELY(berth__starts_page(block))) {
         berth__header header = {0};
-        return berth__starts_page(block) && berth__far_read(block, &header) ? header.size_and_tag : 0;
+        return berth__far_read(block, &header) ? header.size_and_tag : 0;
     }
-    uintptr_t word = (uintptr_t)block - sizeof(berth__header) + offsetof(berth__header, size_and_tag);
-    return *(const berth__any_word *)word;
+    if (BERTH_UNLIKELY((uintptr_t)block % sizeof(berth__header) != 0))
+        return 0;
+    return berth__header_of(block)->size_and_tag;
 }
 static inline void berth__header_set_word(void *block, uint64_t word)
 {

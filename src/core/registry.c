@@ -281,9 +281,10 @@ static berth_status make_and_unlock(struct entry *e, _Atomic(berth_allocator *) 
 
 berth_status berth_registry_get(const char *name, int32_t priority, berth_allocator **out)
 {
+    if (out)
+        *out = NULL;
     if (!out || !name)
         return no_name();
-    *out = NULL;
     lock();
     struct entry *e = find(name, priority);
     if (e)

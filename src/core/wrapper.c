@@ -282,9 +282,10 @@ static berth_allocator_ops user_table(const berth_allocator_ops *given)
 berth_status berth_wrapper_create(berth_allocator *inner, const berth_allocator_ops *given, void *self,
                                   berth_allocator **out)
 {
+    if (out)
+        *out = NULL;
     if (!out || !inner)
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", out ? "the inner allocator" : "out");
-    *out = NULL;
     berth_allocator_ops copy;
     berth_status status = berth__ops_copy(&copy, given);
     if (status != BERTH_OK)

@@ -11,17 +11,17 @@
 
 const berth_problem *berth_problem_file_problem(const berth_problem_file *file)
 {
-    return &file->problem;
+    return file ? &file->problem : NULL;
 }
 
 const uint64_t *berth_problem_file_offsets(const berth_problem_file *file)
 {
-    return file->offsets;
+    return file ? file->offsets : NULL;
 }
 
 const char *berth_problem_file_notice(const berth_problem_file *file, size_t index)
 {
-    return index < file->notice_count ? file->notices[index] : NULL;
+    return file && index < file->notice_count ? file->notices[index] : NULL;
 }
 
 berth_status berth__problem_file_next(const berth_problem_file *file, berth__csv *csv)
@@ -48,9 +48,11 @@ static size_t copy_column(const berth_problem_file *file, size_t buffer, berth__
 {
     berth__csv csv;
     const berth__csv_field *field = NULL;
+    if (!text)
+        room = 0;
     if (room)
         text[0] = '\0';
-    if (file->columns.place[column] >= 0 && berth__problem_file_row(file, buffer, &csv))
+    if (file && file->columns.place[column] >= 0 && berth__problem_file_row(file, buffer, &csv))
         field = berth__column_field(&file->columns, &csv, column);
     return field ? berth__csv_copy(field, text, room) : 0;
 }
@@ -68,7 +70,7 @@ size_t berth_problem_file_label(const berth_problem_file *file, size_t buffer, c
 size_t berth_problem_file_line(const berth_problem_file *file, size_t buffer)
 {
     berth__csv csv;
-    if (!berth__problem_file_row(file, buffer, &csv))
+    if (!file || !berth__problem_file_row(file, buffer, &csv))
         return 0;
     size_t line = 1;
     for (const char *p = file->text; (p = memchr(p, '\n', (size_t)(csv.record - p))); p++)
@@ -181,6 +183,9 @@ static berth_status match_row(matching *m, const berth_problem_file *problem, si
 berth_status berth_problem_file_match(const berth_problem_file *problem, const berth_problem_file *plan,
                                       uint64_t *offsets)
 {
+    if (!problem || !plan || (!offsets && problem->problem.buffer_count))
+        return berth__fail(BERTH_INVALID_ARGUMENT,
+                           "matching needs a problem, a plan, and a place for the offsets");
     if (!plan->offsets && plan->problem.buffer_count)
         return berth__fail(BERTH_BAD_DATA, "the plan has no column `offset`; `berth plan -o` writes one");
     matching m = {.plan = plan};

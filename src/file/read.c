@@ -533,6 +533,8 @@ static berth_status read_from(const char *path, const void *text, size_t size_by
 
 berth_status berth_problem_file_read(const char *path, berth_problem_file **out)
 {
+    if (out)
+        *out = NULL;
     if (!path || !out)
         return berth__fail(BERTH_INVALID_ARGUMENT,
                            "reading a problem needs a path and a place for the result");
@@ -541,6 +543,8 @@ berth_status berth_problem_file_read(const char *path, berth_problem_file **out)
 
 berth_status berth_problem_file_parse(const void *text, size_t size_bytes, berth_problem_file **out)
 {
+    if (out)
+        *out = NULL;
     if ((!text && size_bytes) || !out)
         return berth__fail(BERTH_INVALID_ARGUMENT, "reading a problem needs text and a place for the result");
     return read_from(NULL, text ? text : "", size_bytes, out);

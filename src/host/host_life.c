@@ -334,6 +334,7 @@ static berth_status check_device(berth_device device)
 static void apply_options(host_cache *c, const berth_host_cache_options *options)
 {
     berth__allocator_init(&c->base, &berth__host_ops, c);
+    c->base.knows_blocks = true;
     berth__meter_init(&c->meter, options->exact_peak);
     /* Large blocks too stay within their thread's credit: 51 ns a pair of 1 MiB without, as a small one with. */
     if (!options->exact_peak)

@@ -349,6 +349,7 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     if (status != BERTH_OK)
         goto finish_parts;
     berth__allocator_init(&pool->base, &pool_ops, pool);
+    pool->base.knows_blocks = true;
     pool->base.show_stats = pool_show_stats;
     berth__pool_enlist(pool);
     *out = &pool->base;

@@ -106,12 +106,13 @@ static berth_status check_key(const berth_plan_cache *c, const void *key, size_t
 
 berth_status berth_plan_cache_get(berth_plan_cache *c, const void *key, size_t key_bytes, berth_plan **out)
 {
+    if (out)
+        *out = NULL;
     berth_status status = check_key(c, key, key_bytes);
     if (status == BERTH_OK && !out)
         status = berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the plan: out is NULL");
     if (status != BERTH_OK)
         return status;
-    *out = NULL;
     lock(c);
     kept *k = find(c, key, key_bytes);
     if (k) {

@@ -263,12 +263,13 @@ static void planned_destroy(void *self)
 
 berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, berth_allocator **out)
 {
+    if (out)
+        *out = NULL;
     if (!out || !inner || !plan)
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL",
                            !out     ? "out"
                            : !inner ? "the inner allocator"
                                     : "the plan; an empty one from berth_plan_create will do");
-    *out = NULL;
     berth__planned *p = berth__heap_zalloc(1, sizeof *p);
     if (!p)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a planned allocator");
@@ -287,6 +288,7 @@ berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, bert
     ops.allocation_id = NULL;
     ops.trim = planned_trim;
     berth__wrapper_init(&p->base, &ops, inner);
+    p->base.base.knows_blocks = inner->knows_blocks; /* what is not ours is asked there */
     p->on_host =
         BERTH__ANNOTATES() && berth__is_host_accessible(inner); /* asked for by memory checkers only */
     berth__fork_mutex_init(&p->guard);

@@ -80,18 +80,27 @@ BERTH_HOT berth_status berth__planned_deallocate(void *self, void *p, size_t siz
 }
 
 /* The front checks the arguments, and finds the scope again by itself. */
+static berth_status missing_run(void)
+{
+    return berth__fail(BERTH_INVALID_ARGUMENT, "the run is NULL: berth_run_current gives the open one");
+}
+
 void *berth_run_allocate_slow(berth_run *run, size_t size_bytes, size_t alignment)
 {
     berth_request request = BERTH_REQUEST_INIT;
-    request.stream = run->stream;
     void *p = NULL;
+    if (!run) {
+        (void)missing_run();
+        return NULL;
+    }
+    request.stream = run->stream;
     berth_allocate(run->allocator, size_bytes, alignment, &request, &p);
     return p;
 }
 
 berth_status berth_run_deallocate_slow(berth_run *run, void *p)
 {
-    return berth_deallocate(run->allocator, p, 0, NULL);
+    return run ? berth_deallocate(run->allocator, p, 0, NULL) : missing_run();
 }
 
 /* ---- Opening and closing ----------------------------------------------------------------------------- */

@@ -612,6 +612,7 @@ berth_status berth_fixed_allocator_create(void *region, size_t region_bytes, ber
                             region_bytes); /* another allocator may have been there, and not released */
     memset(f, 0, sizeof *f);
     berth__allocator_init(&f->base, &fixed_ops, f);
+    f->base.knows_blocks = true;
     f->begin = (char *)begin;
     f->end = f->begin + (end - begin) / granule * granule;
     f->region_bytes = region_bytes;
