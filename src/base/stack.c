@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 
 #include "base/lock.h"
+#include "base/symbol.h"
 
 struct unwind_context; /* the unwinder's */
 typedef int (*frame_fn)(struct unwind_context *context, void *argument);
@@ -258,6 +259,12 @@ static int format_frame(void *frame, char *text, size_t capacity)
     if (info.dli_sname)
         return snprintf(text, capacity, "%s(%s+0x%zx)", last_part(info.dli_fname), info.dli_sname,
                         (size_t)((char *)frame - (char *)info.dli_saddr));
+    char name[128];
+    uint64_t offset;
+    /* Programs export few of their functions, and nobody a static one. */
+    if (berth__symbol_of((char *)frame - 1, info.dli_fbase, info.dli_fname, name, sizeof name, &offset))
+        return snprintf(text, capacity, "%s(%s+0x%llx)", last_part(info.dli_fname), name,
+                        (unsigned long long)offset + 1);
     return snprintf(text, capacity, "%s(+0x%zx)", last_part(info.dli_fname),
                     (size_t)((char *)frame - (char *)info.dli_fbase));
 }

@@ -79,6 +79,8 @@ static void it_has_words(void **state)
     char text[512], tiny[8];
     berth__stack_format(left(1), text, sizeof text);
     assert_non_null(strstr(text, " < "));
+    assert_non_null(strstr(text, "(leaf+0x")); /* static, so nothing that the program exports */
+    assert_non_null(strstr(text, "(left"));
     berth__stack_format(left(1), tiny, sizeof tiny); /* cut, not overrun */
     assert_true(strlen(tiny) < sizeof tiny);
     berth__stack_format(NULL, text, sizeof text);
