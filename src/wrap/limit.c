@@ -23,7 +23,7 @@ static berth_status check_limit(uint64_t limit_bytes)
 {
     if (limit_bytes == 0 || limit_bytes > INT64_MAX / 2)
         return berth__fail(BERTH_INVALID_ARGUMENT,
-                           "a budget of %llu bytes is none: give a number from 1 to 2^62",
+                           "a budget of %llu bytes is none: give a number from 1 to 2^62 - 1",
                            (unsigned long long)limit_bytes);
     return BERTH_OK;
 }

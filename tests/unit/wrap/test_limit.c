@@ -270,6 +270,13 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(berth_budget_create(0, &budget), BERTH_INVALID_ARGUMENT);
     assert_null(budget);
     assert_int_equal(berth_budget_create(1, NULL), BERTH_INVALID_ARGUMENT);
+    /* The words name the largest that is taken. */
+    assert_int_equal(berth_budget_create(UINT64_C(1) << 62, &budget), BERTH_INVALID_ARGUMENT);
+    assert_non_null(strstr(berth_last_error()->message, "from 1 to 2^62 - 1"));
+    berth_budget *largest = NULL;
+    assert_int_equal(berth_budget_create((UINT64_C(1) << 62) - 1, &largest), BERTH_OK);
+    assert_int_equal(berth_budget_set_limit(largest, UINT64_C(1) << 62), BERTH_INVALID_ARGUMENT);
+    berth_budget_release(largest);
     berth_allocator *a = (void *)1;
     assert_int_equal(berth_limit_create(berth_cpu_allocator(), NULL, &a), BERTH_INVALID_ARGUMENT);
     assert_int_equal(berth_budget_in_use(NULL), 0);
