@@ -12,7 +12,7 @@ namespace
 {
 
 constexpr std::size_t piece = 256;
-constexpr std::size_t region_bytes = std::size_t{64} << 20;
+constexpr std::size_t region_bytes = std::size_t{256} << 20;
 
 struct chunk {
     std::size_t offset, size;

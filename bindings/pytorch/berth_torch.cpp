@@ -101,10 +101,11 @@ void free_raw(void *p)
                           status == BERTH_OVER_BUDGET;
     if (shortage)
         c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
-    const char *what = shortage                    ? "berth: out of memory for a CPU tensor of "
+    const char *what = shortage                   ? "berth: out of memory for a CPU tensor of "
                        : status == BERTH_MISMATCH ? "berth: a strict replay does not expect a CPU tensor of "
-                                                   : "berth: no CPU tensor of ";
-    TORCH_CHECK(false, what, bytes, " bytes (", berth_status_words(status), "). ", berth_last_error()->message);
+                                                  : "berth: no CPU tensor of ";
+    TORCH_CHECK(false, what, bytes, " bytes (", berth_status_words(status), "). ",
+                berth_last_error()->message);
     std::abort(); // TORCH_CHECK has thrown
 }
 

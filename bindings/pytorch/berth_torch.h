@@ -28,8 +28,8 @@ typedef struct berth_torch_options {
     uint32_t keeps_idle;    /* 1: idle memory goes back with later calls only, not after ten quiet seconds */
 } berth_torch_options;
 
-#define BERTH_TORCH_OPTIONS_INIT                                        \
-    {                                                                   \
+#define BERTH_TORCH_OPTIONS_INIT                                           \
+    {                                                                      \
         sizeof(berth_torch_options), BERTH_TORCH_POOL, 0, 0, 0, 0, 0, 0, 0 \
     }
 

@@ -103,7 +103,8 @@ typedef struct berth_solve_options {
     bool minimise;              /* with a capacity: go on after the first plan that fits */
     berth_progress_fn progress; /* NULL: none */
     void *context;
-    const char *without; /* phases of "auto" to leave out, as "weld,windows"; NULL: none. See berth_phase_name */
+    const char
+        *without; /* phases of "auto" to leave out, as "weld,windows"; NULL: none. See berth_phase_name */
 } berth_solve_options;
 
 /* Whether the numbers make sense: lower <= upper, gaps inside and ascending, the sum of all sizes and

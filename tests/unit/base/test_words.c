@@ -52,7 +52,7 @@ static void the_largest_are_told(void **state)
 {
     (void)state;
     static berth__holders holders;
-    static char names[200][8];
+    static char names[200][16];
     for (int i = 0; i < 200; i++) { /* more than are seen: small ones give way */
         snprintf(names[i], sizeof names[i], "l%d", i);
         berth__holders_add(&holders, names[i], (uint64_t)i + 1);

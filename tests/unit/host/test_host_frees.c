@@ -148,7 +148,7 @@ static void end_a_cache(int round)
     pthread_barrier_init(&r.start, NULL, threads + 1);
     for (uint32_t k = 0; k < r.count; k++)
         assert_int_equal(
-            berth_host_cache_allocate(r.cache, 500 << k % 8, 64, NULL, &r.blocks[k], &r.handles[k]),
+            berth_host_cache_allocate(r.cache, (size_t)500 << k % 8, 64, NULL, &r.blocks[k], &r.handles[k]),
             BERTH_OK);
     ending = &r;
     for (int i = 0; i < threads; i++)
