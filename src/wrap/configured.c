@@ -35,6 +35,21 @@ static berth_status make_source(const berth__config *config, berth_allocator **o
     return berth_cpu_allocator_create(&options, out);
 }
 
+/* Full figures for *a, which is replaced; on failure it is still owned. */
+static berth_status add_tracker(berth_allocator **a)
+{
+    berth_tracking_options options = BERTH_TRACKING_OPTIONS_INIT;
+    berth_allocator *tracker = NULL;
+    options.track_sizes = true;
+    berth_status status = berth_tracking_create(*a, &options, &tracker);
+    if (status != BERTH_OK)
+        return status;
+    berth__tracking_tell_leaks(tracker);
+    berth_allocator_release(*a);
+    *a = tracker;
+    return BERTH_OK;
+}
+
 static berth_status add_guard(const berth__config *config, berth_allocator *inner, berth_allocator **out)
 {
     berth_guard_options options = BERTH_GUARD_OPTIONS_INIT;
@@ -118,8 +133,11 @@ berth_status berth_stack_create(const char *settings, berth_allocator *inner, be
     if (status != BERTH_OK)
         return status;
     berth_allocator *a = berth_allocator_retain(inner);
+    bool tracked = !a && !wants_mapped(&config); /* that source brings its own tracker */
     if (!a)
         status = make_source(&config, &a);
+    if (status == BERTH_OK && config.stats == BERTH_STATS_FULL && !tracked)
+        status = add_tracker(&a);
     if (status == BERTH_OK)
         status = decorate(&config, &a);
     if (status != BERTH_OK) {
@@ -184,19 +202,6 @@ static berth_status find_inner(berth_allocator **out)
     return make_source(&from_environment, out);
 }
 
-static berth_status add_tracker(berth_allocator **a)
-{
-    berth_tracking_options options = BERTH_TRACKING_OPTIONS_INIT;
-    berth_allocator *tracker = NULL;
-    options.track_sizes = true;
-    berth_status status = berth_tracking_create(*a, &options, &tracker);
-    if (status != BERTH_OK)
-        return status;
-    berth_allocator_release(*a);
-    *a = environment_tracker = tracker;
-    return BERTH_OK;
-}
-
 /* Settings decorate what is there. Only pages of another kind, and figures that are off, need a source of their
  * own. */
 static berth_status make_environment(void *context, berth_allocator **out)
@@ -208,12 +213,14 @@ static berth_status make_environment(void *context, berth_allocator **out)
     berth_status status = own ? make_source(config, &a) : find_inner(&a);
     if (status == BERTH_OK && config->stats == BERTH_STATS_FULL)
         status = add_tracker(&a);
+    berth_allocator *tracker = config->stats == BERTH_STATS_FULL ? a : NULL;
     if (status == BERTH_OK)
         status = decorate(config, &a);
     if (status != BERTH_OK) {
         berth_allocator_release(a);
         return status;
     }
+    environment_tracker = tracker;
     *out = a;
     return BERTH_OK;
 }

@@ -78,15 +78,68 @@ static void stacks_are_made(void **state)
     assert_int_equal(berth__heap_live(), live);
 }
 
+/* ---- Full figures -------------------------------------------------------------------------------------- */
+
+static char heard[4096];
+
+static void hear(void *context, berth_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    size_t length = strlen(heard);
+    snprintf(heard + length, sizeof heard - length, "%s\n", line);
+}
+
+/* A stack with one live block is released: the log names the block, and not once nothing is live. */
+static void expect_leaks_told(const char *settings, berth_allocator *inner)
+{
+    for (int leaks = 0; leaks < 2; leaks++) {
+        berth_allocator *a = NULL;
+        void *p = NULL;
+        berth_request request = BERTH_REQUEST_INIT;
+        request.label = "forgotten";
+        heard[0] = '\0';
+        berth_log_set(hear, NULL, BERTH_LOG_WARNING);
+        assert_int_equal(berth_stack_create(settings, inner, &a), BERTH_OK);
+        assert_int_equal(berth_allocate(a, 321, 64, &request, &p), BERTH_OK);
+        uint64_t id = 0;
+        assert_int_equal(berth_allocation_id(a, p, &id), BERTH_OK);
+        assert_true(id > 0);
+        if (!leaks)
+            give(a, p);
+        berth_allocator_release(a);
+        berth_log_set(NULL, NULL, BERTH_LOG_WARNING);
+        bool told = strstr(heard, "live: 321 bytes") && strstr(heard, "forgotten");
+        if (told != (leaks == 1))
+            fail_msg("'%s' with %d leaks: the log has '%s'", settings, leaks, heard);
+        if (leaks)
+            assert_int_equal(berth_deallocate(inner, p, 0, NULL), BERTH_OK);
+    }
+}
+
+static void full_figures_tell_leaks(void **state)
+{
+    (void)state;
+    berth_allocator *inner = new_system();
+    expect_leaks_told("stats=full", inner);
+    expect_leaks_told("stats=full;scopes=yes;explain=yes", inner);
+    berth_allocator_release(inner);
+    /* Pages of another kind are no source with a tracker of its own. */
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_stack_create("stats=full;prefault=yes", NULL, &a), BERTH_OK);
+    assert_true(berth_tracking_measures(a));
+    berth_allocator_release(a);
+}
+
 static void nothing_is_left_when_memory_runs_out(void **state)
 {
     (void)state;
+    berth_allocator *inner = new_system();
     for (uint64_t n = 1;; n++) {
         uint64_t live = berth__heap_live();
         berth_allocator *a = NULL;
         berth__heap_fail_at(n, true);
         berth_status status =
-            berth_stack_create("limit=1000;guard=yes;scopes=yes;retry_ms=1;explain=1", NULL, &a);
+            berth_stack_create("stats=full;limit=1000;guard=yes;scopes=yes;retry_ms=1;explain=1", inner, &a);
         berth__heap_fail_at(0, false);
         assert_int_equal(a != NULL, status == BERTH_OK);
         berth_allocator_release(a);
@@ -96,6 +149,7 @@ static void nothing_is_left_when_memory_runs_out(void **state)
         assert_int_equal(status, BERTH_OUT_OF_HOST_MEMORY);
         assert_true(n < 1000);
     }
+    berth_allocator_release(inner);
 }
 
 int main(void)
@@ -104,6 +158,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(values_are_read),
         cmocka_unit_test(stacks_are_made),
+        cmocka_unit_test(full_figures_tell_leaks),
         cmocka_unit_test(nothing_is_left_when_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
