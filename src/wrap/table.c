@@ -142,9 +142,9 @@ bool berth__table_holds(berth__table *t, const void *p)
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && !held; s++) {
         lock(t, s);
         for (uint32_t i = 0; i < s->room && !held; i++) {
-            uintptr_t begin = (uintptr_t)s->entries[i].address;
-            held = begin && (uintptr_t)p >= begin &&
-                   ((uintptr_t)p == begin || (uintptr_t)p - begin < s->entries[i].requested_bytes);
+            const void *begin = s->entries[i].address;
+            uintptr_t inside = berth__distance(p, (uintptr_t)begin); /* huge in front of it */
+            held = begin && (inside == 0 || inside < s->entries[i].requested_bytes);
         }
         unlock(s);
     }

@@ -9,7 +9,9 @@
  *
  * A shard belongs to the first thread that puts something into it. That thread uses it without the lock while
  * its slot of the meter is entered; another that comes takes the lock, takes the shard away for good, and
- * waits until the owner is out of its slot. From then on everybody takes the lock. [T4] */
+ * waits until the owner is out of its slot. From then on everybody takes the lock. [T4]
+ *
+ * An address is the same with and without a tag in its top bits (berth__untag). */
 #ifndef BERTH_WRAP_TABLE_H
 #define BERTH_WRAP_TABLE_H
 
@@ -86,23 +88,29 @@ BERTH__INLINE uint64_t berth__table_mix(uint64_t x)
     return x * 0x9e3779b97f4a7c15u;
 }
 
+/* One address, whatever tags the pointers carry. */
+BERTH__INLINE bool berth__table_same(const void *a, const void *b)
+{
+    return berth__untag((uintptr_t)a) == berth__untag((uintptr_t)b);
+}
+
 BERTH__INLINE berth__shard *berth__table_shard(berth__table *t, const void *address)
 {
-    return &t->shards[berth__table_mix((uintptr_t)address >> 16) >> 58];
+    return &t->shards[berth__table_mix(berth__untag((uintptr_t)address) >> 16) >> 58];
 }
 
 /* The chain that `address` belongs to: the top bits of the product, which spread addresses at equal
  * distances, as an arena hands them out, more evenly than chance would (Knuth 6.4, Fibonacci hashing). */
 BERTH__INLINE uint32_t *berth__shard_chain(berth__shard *s, const void *address)
 {
-    return &s->chains[berth__table_mix((uintptr_t)address >> 4) >> s->shift];
+    return &s->chains[berth__table_mix(berth__untag((uintptr_t)address) >> 4) >> s->shift];
 }
 
 /* The link to the entry of `address`, which is 0 if there is none. The shard has room. */
 BERTH__INLINE uint32_t *berth__shard_probe(berth__shard *s, const void *address)
 {
     uint32_t *link = berth__shard_chain(s, address);
-    while (*link && s->entries[*link - 1].address != address)
+    while (*link && !berth__table_same(s->entries[*link - 1].address, address))
         link = &s->entries[*link - 1].next;
     return link;
 }
@@ -201,7 +209,7 @@ BERTH__INLINE bool berth__table_take_alone(berth__table *t, berth__meter_slot *s
         if (BERTH_UNLIKELY(index == 0))
             goto leave;
         e = &entries[index - 1];
-        if (BERTH_LIKELY(e->address == address))
+        if (BERTH_LIKELY(berth__table_same(e->address, address)))
             break;
     }
     BERTH__ENTRY_WORD(out, e, requested_bytes);

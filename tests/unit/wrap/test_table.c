@@ -37,6 +37,32 @@ static void put(berth__table *t, uintptr_t n, uint64_t id)
     assert_null(old.address);
 }
 
+#if defined(__aarch64__)
+/* A block is found by a pointer that carries another tag, or none. */
+static void tags_are_no_part_of_an_address(void **state)
+{
+    (void)state;
+    berth__table t = {.meter = &meter};
+    const uintptr_t tag = (uintptr_t)0xb4 << 56;
+    const void *plain = at(77), *tagged = (const void *)((uintptr_t)plain | tag);
+    berth__entry old, out, entry = {.address = tagged, .id = 5, .requested_bytes = 16};
+    assert_true(berth__table_put(&t, &entry, &old));
+    assert_true(berth__table_get(&t, plain, &out));
+    assert_int_equal(out.id, 5);
+    assert_true(berth__table_holds(&t, (const char *)plain + 15));
+    assert_false(berth__table_holds(&t, (const char *)plain + 16));
+    assert_true(berth__table_take(&t, plain, &out));
+    assert_false(berth__table_get(&t, tagged, &out));
+    entry.address = plain;
+    assert_true(berth__table_put(&t, &entry, &old));
+    berth__meter_slot *slot = berth__meter_slot_quick(t.meter);
+    assert_true((slot && berth__table_take_alone(&t, slot, tagged, &out)) ||
+                berth__table_take(&t, tagged, &out));
+    assert_false(berth__table_get(&t, plain, &out));
+    berth__table_finish(&t);
+}
+#endif
+
 /* Everything lands in few shards, so that probing, growth and shifting back are worked hard. */
 static void it_agrees_with_an_array(void **state)
 {
@@ -182,6 +208,9 @@ static void threads_do_not_mix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#if defined(__aarch64__)
+        cmocka_unit_test(tags_are_no_part_of_an_address),
+#endif
         cmocka_unit_test(it_agrees_with_an_array),
         cmocka_unit_test(an_address_twice_hands_the_first_out),
         cmocka_unit_test(blocks_are_found_by_their_middle),
