@@ -240,9 +240,10 @@ static void test_outputs_cross_threads(void **state)
     rig r;
     rig_begin(&r);
     record_small(&r);
-    mailbox box = {0};
+    mailbox box;
     pthread_t threads[THREADS];
     worker workers[THREADS];
+    memset(&box, 0, sizeof box); /* clang 14 takes no {0} for an atomic pointer */
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = (worker){&r, &box, i * 77 + 1};
         assert_int_equal(pthread_create(&threads[i], NULL, exchange, &workers[i]), 0);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -17,8 +18,9 @@ static void test_streams_that_stay_keep_their_queues(void **state)
     berth_device device;
     static berth_stream *streams[STREAMS];
     static berth__stream_queue *queues[STREAMS];
-    berth__streams set = {0};
+    berth__streams set;
     uint64_t seed = 1;
+    memset(&set, 0, sizeof set); /* clang 14 takes no {0} for an atomic pointer */
     assert_int_equal(berth_virtual_create(&device), BERTH_OK);
     for (int i = 0; i < STREAMS; i++) {
         /* Numbers that follow each other never meet in the set; with gaps between them some do. */
