@@ -98,7 +98,8 @@ static finding first_free(const berth__recorder *r, size_t common, uint64_t end)
             first = id;
         }
     }
-    return when == BERTH_NEVER_FREED ? (finding){.what = NULL} : compare_free(r, first);
+    const finding nothing = {.what = NULL};
+    return when == BERTH_NEVER_FREED ? nothing : compare_free(r, first);
 }
 
 /* Frees before an allocation that both have come before it; at the first allocation that differs, and at the

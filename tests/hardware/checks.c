@@ -305,8 +305,10 @@ static int check_illegal(void)
         return not_here("kernels are for GPUs");
     TRY(berth_stream_create(device, &stream) == BERTH_OK);
     (void)berth_device_native(device, &context);
-    if (!kernels_load(device.kind == BERTH_DEVICE_CUDA, why, sizeof why))
+    if (!kernels_load(device.kind == BERTH_DEVICE_CUDA, why, sizeof why)) {
+        berth_stream_destroy(stream);
         return not_here(why);
+    }
     TRY(kernels_fill((void *)16, 1 << 20, 1, berth_stream_native(stream)) == 0);
     berth_status status = berth_stream_synchronize(stream);
     printf("  after an illegal access: %s\n", berth_last_error()->message);
