@@ -46,6 +46,15 @@ static void set_up(void)
     exit_key_works = pthread_key_create(&exit_key, leave_holder) == 0;
 }
 
+/* One by one, since visitors read them without the lock; only those that were used, so that no page is touched anew. */
+static void clear_counts(berth__holder *holder)
+{
+    for (uint32_t i = 0; i < LOAD(label_count); i++) {
+        STORE(holder->counts[i].num_scopes, 0);
+        STORE(holder->counts[i].max_scope_bytes, 0);
+    }
+}
+
 /* With the lock held: one whose thread is gone with all that it held, else a new one. */
 static berth__holder *find_holder(void)
 {
@@ -57,7 +66,7 @@ static berth__holder *find_holder(void)
         STORE(holder->top_bytes, 0);
         STORE(holder->clear_bytes, -1);
         STORE(holder->elsewhere_seen_bytes, LOAD(holder->freed_elsewhere_bytes));
-        memset(holder->counts, 0, sizeof holder->counts);
+        clear_counts(holder);
         atomic_store(&holder->ended, false);
         return holder;
     }

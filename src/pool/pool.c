@@ -557,9 +557,11 @@ static inline berth__span *find_live(const berth__pool *pool, uintptr_t p)
     return span && is_live_at(span, p) ? span : NULL;
 }
 
-static __attribute__((noinline)) berth_status deallocate_general(berth__pool *pool, void *p,
+/* A pointer with a tag comes here, since the fast path does not find it. */
+static __attribute__((noinline)) berth_status deallocate_general(berth__pool *pool, void *tagged,
                                                                  size_t size_bytes, berth_stream *stream)
 {
+    void *p = (char *)tagged - ((uintptr_t)tagged - berth__untag((uintptr_t)tagged));
     berth__span *span = stream ? NULL : find_live(pool, (uintptr_t)p);
     if (!span || !is_size(span, size_bytes) || span->use_count != 0)
         return deallocate_slow(pool, p, size_bytes, stream, false);
@@ -595,9 +597,10 @@ berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_
 {
     (void)old_bytes, (void)request;
     berth__pool *pool = self;
+    const uintptr_t address = berth__untag((uintptr_t)p);
     berth__pool_lock(pool);
-    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
-    berth__span *span = segment ? berth__arena_at(segment, (uintptr_t)p) : NULL;
+    const berth__segment *segment = berth__arena_segment(&pool->arena, address);
+    berth__span *span = segment ? berth__arena_at(segment, address) : NULL;
     bool live = span && atomic_load(&span->state) == BERTH__SPAN_LIVE;
     bool stays = live && span->size_bytes == rounded_size(new_bytes) &&
                  ((uintptr_t)p & (alignment - 1)) == 0 && !(request->flags & BERTH_ZEROED);

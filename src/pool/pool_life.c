@@ -7,14 +7,14 @@
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
 
-/* With the lock: the live block that `p` starts, or lies in; NULL if none. */
+/* With the lock: the live block that `p`, with or without a tag, starts or lies in; NULL if none. */
 static berth__span *live_span(berth__pool *pool, const void *p, bool inside)
 {
-    const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
+    uintptr_t address = berth__untag((uintptr_t)p);
+    const berth__segment *segment = berth__arena_segment(&pool->arena, address);
     if (!segment)
         return NULL;
-    berth__span *span =
-        inside ? berth__arena_around(segment, (uintptr_t)p) : berth__arena_at(segment, (uintptr_t)p);
+    berth__span *span = inside ? berth__arena_around(segment, address) : berth__arena_at(segment, address);
     return span && atomic_load(&span->state) == BERTH__SPAN_LIVE ? span : NULL;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -293,6 +294,54 @@ static int check_between(void)
     return 0;
 }
 
+/* ---- Captures ---------------------------------------------------------------------------------------- */
+
+static void *busy_pool(void *context)
+{
+    berth_allocator *pool = context;
+    for (int i = 1; i <= 200; i++) {
+        void *p = NULL;
+        if (berth_allocate(pool, (size_t)i << 14, 64, NULL, &p) != BERTH_OK ||
+            berth_deallocate(pool, p, 0, NULL) != BERTH_OK || berth_trim(pool, 0, NULL) != BERTH_OK)
+            return pool;
+    }
+    return NULL;
+}
+
+/* A stream is captured into a graph while another thread uses a pool: the capture must end well. */
+static int check_capture(void)
+{
+    if (!is_gpu())
+        return not_here("captures are for GPUs");
+    bool cuda = device.kind == BERTH_DEVICE_CUDA;
+    unsigned (*begin)(void *, unsigned), (*end)(void *, void **), (*push)(void *);
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    berth_allocator *pool = NULL;
+    berth_stream *stream = NULL;
+    pthread_t thread;
+    void *context = NULL, *graph = NULL, *failure = NULL;
+    options.device = device;
+    TRY(berth_pool_create(&options, &pool) == BERTH_OK);
+    TRY(berth_stream_create(device, &stream) == BERTH_OK);
+    kernels_show_driver(cuda);
+    *(void **)&begin = dlsym(RTLD_DEFAULT, cuda ? "cuStreamBeginCapture_v2" : "hipStreamBeginCapture");
+    *(void **)&end = dlsym(RTLD_DEFAULT, cuda ? "cuStreamEndCapture" : "hipStreamEndCapture");
+    *(void **)&push = dlsym(RTLD_DEFAULT, "cuCtxPushCurrent_v2");
+    if (!begin || !end)
+        return not_here("this driver captures nothing");
+    if (cuda && push && berth_device_native(device, &context) == BERTH_OK)
+        TRY(push(context) == 0);
+    TRY(begin(berth_stream_native(stream), 0) == 0);
+    TRY(pthread_create(&thread, NULL, busy_pool, pool) == 0);
+    TRY(pthread_join(thread, &failure) == 0);
+    TRY(failure == NULL && busy_pool(pool) == NULL);
+    TRY(berth_stream_synchronize(stream) == BERTH_UNSUPPORTED);
+    TRY(end(berth_stream_native(stream), &graph) == 0);
+    berth_stream_destroy(stream);
+    berth_allocator_release(pool);
+    return 0;
+}
+
 /* ---- What a process does not survive ------------------------------------------------------------------ */
 
 /* A kernel writes where nothing is, in the middle of other work. */
@@ -359,8 +408,8 @@ static const struct {
 } checks[] = {{"threads", check_threads}, {"default-stream", check_default_stream},
               {"mapping", check_mapping}, {"stress", check_stress},
               {"limit", check_limit},     {"between", check_between},
-              {"illegal", check_illegal}, {"fork", check_fork},
-              {"exit", check_exit}};
+              {"capture", check_capture}, {"illegal", check_illegal},
+              {"fork", check_fork},       {"exit", check_exit}};
 
 int main(int argc, char **argv)
 {

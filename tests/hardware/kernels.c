@@ -86,10 +86,19 @@ static bool load_hip(char *why, size_t why_bytes)
                         why_bytes);
 }
 
+void kernels_show_driver(bool cuda)
+{
+    static const char *const hip[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                      "libamdhip64.so"};
+    if (cuda)
+        (void)dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    for (size_t i = 0; !cuda && i < sizeof hip / sizeof hip[0]; i++)
+        (void)dlopen(hip[i], RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
 bool kernels_load(bool cuda, char *why, size_t why_bytes)
 {
-    /* Berth loads drivers for itself alone; here their names must be found. */
-    (void)dlopen(cuda ? "libcuda.so.1" : "libamdhip64.so", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    kernels_show_driver(cuda);
     return cuda ? find_kernels("cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", ptx, why,
                                why_bytes)
                 : load_hip(why, why_bytes);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Berth loads drivers for itself alone; from here on their names are found by dlsym. */
+void kernels_show_driver(bool cuda);
 /* False with words when this driver has no kernels, as the stand-ins. The device is current on the thread. */
 bool kernels_load(bool cuda, char *why, size_t why_bytes);
 /* Words p[i] = seed + i; enqueued on the native stream. 0 for success, else the driver's code. */
