@@ -185,7 +185,7 @@ static int families_table(size_t largest, int rounds)
     printf("%-10s %9s %10s %10s %10s %8s %8s\n", "family", "buffers", "read", "bound", "greedy", "memory",
            "peak/lb");
     for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
-        for (size_t count = largest / 100; count <= largest; count *= 10) {
+        for (size_t count = largest < 100 ? 1 : largest / 100; count <= largest; count *= 10) {
             if (!write_family(f, count, path))
                 return 1;
             outcome o = measure(path, "greedy", NULL, rounds);
