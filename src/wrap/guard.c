@@ -178,11 +178,13 @@ static void push(struct guard *g, berth__guarded *block)
     berth__spin_unlock(&g->queue_lock, BERTH__RANK_WRAP);
 }
 
-static berth_status give_back(struct guard *g, berth__guarded *block, berth_stream *stream)
+/* Of a block whose free was answered already: nobody could free it again. */
+static void give_back(struct guard *g, berth__guarded *block)
 {
-    berth_status status = berth__deallocate(g->base.inner, raw_of(block), raw_bytes(block), stream);
+    if (berth__deallocate(g->base.inner, raw_of(block), raw_bytes(block), NULL) != BERTH_OK)
+        berth__log(BERTH_LOG_ERROR, "a freed block of %llu bytes was not taken back and is lost: %s",
+                   (unsigned long long)block->size_bytes, berth_last_error()->message);
     berth__heap_free(block);
-    return status;
 }
 
 /* Blocks above `keep_bytes` leave the quarantine; returns what they took. */
@@ -196,7 +198,7 @@ static size_t drain(struct guard *g, size_t keep_bytes)
         unhide(block);
         check_freed(g, block);
         released += raw_bytes(block);
-        give_back(g, block, NULL);
+        give_back(g, block);
     }
     return released;
 }
@@ -275,15 +277,26 @@ static berth_status refuse_free(struct guard *g, const void *p)
 /* [W4] work that is still under way may read and write the block: nothing is filled, and the inner allocator
  * decides when it is free. Secrets are wiped in the stream's order, and that is waited for, since an inner
  * allocator that knows no streams gives the memory away at once. */
-static berth_status free_in_use(struct guard *g, berth__guarded *block, berth_stream *stream)
+static berth_status free_in_use(struct guard *g, const berth__guarded *block, berth_stream *stream,
+                                berth_status *wiped)
 {
-    berth_status wiped = BERTH_OK;
     berth_allocator *inner = g->base.inner;
     if (g->options.zero_on_free)
-        wiped = berth_zero(inner->ops.device(inner->self), block_of(block), (size_t)block->size_bytes, stream,
-                           true);
-    berth_status status = give_back(g, block, stream);
-    return status != BERTH_OK ? status : wiped;
+        *wiped = berth_zero(inner->ops.device(inner->self), block_of(block), (size_t)block->size_bytes,
+                            stream, true);
+    return berth__deallocate(inner, raw_of(block), raw_bytes(block), stream);
+}
+
+/* What the inner allocator refuses stays live, unless it says that there is no such block. */
+static bool stays_live(struct guard *g, berth__guarded *block, berth_status status)
+{
+    if (BERTH_LIKELY(status == BERTH_OK || status == BERTH_BAD_FREE))
+        return false;
+    hide(block);
+    berth__annotate_defined(block_of(block), (size_t)block->size_bytes);
+    block->freed_by = NULL;
+    (void)BERTH_ASSERT(berth__block_map_put(&g->live, &block->entry), "a prepared map takes every block");
+    return true;
 }
 
 static void keep(struct guard *g, berth__guarded *block)
@@ -291,7 +304,7 @@ static void keep(struct guard *g, berth__guarded *block)
     memset(block_of(block), freed_byte(g), (size_t)block->size_bytes);
     /* In the map before the queue: from there another thread may take it out at once. */
     if (kept_size(block) > g->options.quarantine_bytes) {
-        give_back(g, block, NULL);
+        give_back(g, block);
         return;
     }
     (void)BERTH_ASSERT(berth__block_map_put(&g->kept, &block->entry), "a prepared map takes every block");
@@ -312,17 +325,21 @@ static berth_status guard_deallocate(void *self, void *p, size_t size_bytes, ber
     uint64_t size = block->size_bytes;
     const char *label = block->label;
     unsigned faults = check_zones(g, block);
-    berth_status status = BERTH_OK;
-    if (BERTH_UNLIKELY(stream || block->used_by_stream))
-        status = free_in_use(g, block, stream);
-    else
+    berth_status status = BERTH_OK, wiped = BERTH_OK;
+    if (BERTH_UNLIKELY(stream || block->used_by_stream)) {
+        status = free_in_use(g, block, stream, &wiped);
+        if (stays_live(g, block, status))
+            return status;
+        berth__heap_free(block);
+    } else {
         keep(g, block);
+    }
     berth__meter_sub(&g->meter, size);
     drop_holder(g); /* `g` may be gone */
     if (BERTH_UNLIKELY(faults))
         return berth__fail(BERTH_CORRUPT, "bytes around %p (%llu bytes, label %s) were overwritten", p,
                            (unsigned long long)size, label ? label : "none");
-    return status;
+    return status != BERTH_OK ? status : wiped;
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */

@@ -171,10 +171,7 @@ static berth_status limit_deallocate(void *self, void *p, size_t size_bytes, ber
 {
     struct limit *l = self;
     berth__note note = {0};
-    berth_status status = berth__noted_take(&l->base, p, &note);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
-        return status;
-    status = berth__noted_release(&l->base, p, &note, size_bytes, stream);
+    berth_status status = berth__noted_deallocate(&l->base, p, size_bytes, stream, &note);
     /* Given back only when it is really gone, so that nobody else gets the bytes twice. */
     if (BERTH_LIKELY(status == BERTH_OK))
         berth__quota_give(&l->budget->quota, note.size_bytes);

@@ -114,27 +114,6 @@ berth_status berth__noted_allocate(berth__noted *w, size_t size_bytes, size_t al
     return berth__allocate(w->base.inner, size_bytes, alignment, request, out);
 }
 
-static berth_status take_mapped(berth__noted *w, void *p, berth__note *note)
-{
-    struct mapped_note *mapped = (struct mapped_note *)(void *)berth__block_map_take(&w->map, p);
-    if (!mapped)
-        return refuse(p);
-    *note = mapped->note;
-    berth__heap_free(mapped);
-    return BERTH_OK;
-}
-
-static berth_status take_in_front(berth__noted *w, void *p, berth__note *note)
-{
-    if (berth__starts_page(p))
-        return take_mapped(w, p, note);
-    if (!berth__has_note(p))
-        return refuse(p);
-    *note = *berth__note_of(p);
-    berth__note_of(p)->seal = 0;
-    return BERTH_OK;
-}
-
 static berth_status ask_size(berth__noted *w, const void *p, berth__note *note)
 {
     size_t size = 0;
@@ -149,27 +128,68 @@ static berth_status ask_size(berth__noted *w, const void *p, berth__note *note)
     return BERTH_OK;
 }
 
-berth_status berth__noted_take(berth__noted *w, void *p, berth__note *note)
+/* The note is out of reach while the inner allocator has the block, which may be another's the moment it is back.
+ * What is refused stays live and keeps its note, but for BERTH_BAD_FREE: then the block is gone already, its
+ * bytes are not ours to write, and its address may come again with another note. */
+static bool keeps_block(berth_status status)
 {
-    switch (w->place) {
-    case BERTH__NOTE_IN_FRONT:
-        return take_in_front(w, p, note);
-    case BERTH__NOTE_IN_MAP:
-        return take_mapped(w, p, note);
-    case BERTH__NOTE_SIZE_KNOWN:
-    case BERTH__NOTE_ASKED:
-        break;
-    }
-    return ask_size(w, p, note);
+    return status != BERTH_OK && status != BERTH_BAD_FREE;
 }
 
-berth_status berth__noted_release(berth__noted *w, void *p, const berth__note *note, size_t size_bytes,
-                                  berth_stream *stream)
+static berth_status release_raw(berth__noted *w, void *p, const berth__note *note, size_t size_bytes,
+                                berth_stream *stream)
 {
     if (w->place == BERTH__NOTE_IN_FRONT)
         return berth__deallocate(w->base.inner, (char *)p - berth__note_room(note),
                                  (size_t)note->size_bytes + berth__note_room(note), stream);
     return berth__deallocate(w->base.inner, p, size_bytes, stream);
+}
+
+static berth_status free_mapped(berth__noted *w, void *p, size_t size_bytes, berth_stream *stream,
+                                berth__note *note)
+{
+    struct mapped_note *mapped = (struct mapped_note *)(void *)berth__block_map_take(&w->map, p);
+    if (!mapped)
+        return refuse(p);
+    *note = mapped->note;
+    berth_status status = release_raw(w, p, note, size_bytes, stream);
+    if (!keeps_block(status))
+        berth__heap_free(mapped);
+    else
+        (void)BERTH_ASSERT(berth__block_map_put(&w->map, &mapped->entry),
+                           "a shard that held a block takes it again");
+    return status;
+}
+
+static berth_status free_in_front(berth__noted *w, void *p, size_t size_bytes, berth_stream *stream,
+                                  berth__note *note)
+{
+    if (berth__starts_page(p))
+        return free_mapped(w, p, size_bytes, stream, note);
+    if (!berth__has_note(p))
+        return refuse(p);
+    *note = *berth__note_of(p);
+    berth__note_of(p)->seal = 0;
+    berth_status status = release_raw(w, p, note, size_bytes, stream);
+    if (BERTH_UNLIKELY(keeps_block(status)))
+        berth__note_of(p)->seal = note->seal;
+    return status;
+}
+
+berth_status berth__noted_deallocate(berth__noted *w, void *p, size_t size_bytes, berth_stream *stream,
+                                     berth__note *note)
+{
+    switch (w->place) {
+    case BERTH__NOTE_IN_FRONT:
+        return free_in_front(w, p, size_bytes, stream, note);
+    case BERTH__NOTE_IN_MAP:
+        return free_mapped(w, p, size_bytes, stream, note);
+    case BERTH__NOTE_SIZE_KNOWN:
+    case BERTH__NOTE_ASKED:
+        break;
+    }
+    berth_status status = ask_size(w, p, note);
+    return status == BERTH_OK ? release_raw(w, p, note, size_bytes, stream) : status;
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */

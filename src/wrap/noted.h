@@ -73,10 +73,10 @@ BERTH__NO_ASAN static inline bool berth__has_note(const void *block)
 /* Allocates from the inner allocator and keeps the note. */
 berth_status berth__noted_allocate(berth__noted *w, size_t size_bytes, size_t alignment,
                                    const berth_request *request, uint64_t whom, void **out);
-/* Takes the note of a live block away, once: BERTH_BAD_FREE for anything else. Then berth__noted_release. */
-berth_status berth__noted_take(berth__noted *w, void *p, berth__note *note);
-berth_status berth__noted_release(berth__noted *w, void *p, const berth__note *note, size_t size_bytes,
-                                  berth_stream *stream);
+/* Frees a live block of the inner allocator and copies its note out. BERTH_BAD_FREE: it is none. What the inner
+ * allocator refuses stays as it was, and can be freed later. */
+berth_status berth__noted_deallocate(berth__noted *w, void *p, size_t size_bytes, berth_stream *stream,
+                                     berth__note *note);
 
 /* Whether host code may read and write what `a` hands out. */
 bool berth__is_host_accessible(berth_allocator *a);

@@ -109,10 +109,7 @@ static berth_status scoped_allocate(void *self, size_t size_bytes, size_t alignm
 static berth_status scoped_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth__note note = {0};
-    berth_status status = berth__noted_take(self, p, &note);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
-        return status;
-    status = berth__noted_release(self, p, &note, size_bytes, stream);
+    berth_status status = berth__noted_deallocate(self, p, size_bytes, stream, &note);
     if (BERTH_LIKELY(status == BERTH_OK))
         berth__account_sub(note.whom, note.size_bytes);
     return status;

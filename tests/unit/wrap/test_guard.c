@@ -336,6 +336,35 @@ static void a_recorded_block_is_left_alone(void **state)
 
 enum { THREADS = 4, ROUNDS = 3000 };
 
+/* It keeps its red zones and its place among the live ones, and can be freed later. */
+static void a_block_that_is_not_taken_back_stays(void **state)
+{
+    (void)state;
+    uint64_t live = berth__heap_live();
+    struct keeper keeper = {.behind = new_system()};
+    berth_allocator *inner = new_keeper(&keeper), *a = NULL;
+    assert_int_equal(berth_guard_create(inner, NULL, &a), BERTH_OK);
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    char *p = take(a, 100);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(berth_deallocate(a, p, 0, stream), BERTH_BUSY);
+        memset(p, 1, 100);
+        assert_int_equal(berth_allocator_owns(a, p + 50), BERTH_OK);
+    }
+    keeper.open = true;
+    assert_int_equal(berth_deallocate(a, p, 0, stream), BERTH_OK);
+    assert_int_equal(berth_allocator_owns(a, p), BERTH_NOT_FOUND);
+    berth_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_in_use, 0);
+    berth_stream_destroy(stream);
+    berth_allocator_release(a);
+    berth_allocator_release(inner);
+    berth_allocator_release(keeper.behind);
+    assert_int_equal(berth__heap_live(), live);
+}
+
 static void *churn(void *a)
 {
     void *held[16] = {0};
@@ -448,6 +477,7 @@ int main(void)
         cmocka_unit_test(a_live_block_keeps_it),
         cmocka_unit_test(work_under_way_is_left_alone),
         cmocka_unit_test(a_recorded_block_is_left_alone),
+        cmocka_unit_test(a_block_that_is_not_taken_back_stays),
         cmocka_unit_test(threads_share_it),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(a_block_is_there_while_its_use_is_noted),

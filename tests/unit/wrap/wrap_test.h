@@ -87,4 +87,55 @@ static inline berth_allocator *new_plain(void)
     return a;
 }
 
+/* An inner allocator over another that takes blocks back only when it is told to. */
+struct keeper {
+    berth_allocator *behind;
+    bool open;
+};
+
+static inline berth_status keeper_allocate(void *self, size_t size_bytes, size_t alignment,
+                                           const berth_request *request, void **out)
+{
+    return berth_allocate(((struct keeper *)self)->behind, size_bytes, alignment, request, out);
+}
+
+static inline berth_status keeper_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    struct keeper *keeper = self;
+    if (!keeper->open)
+        return berth__fail(BERTH_BUSY, "not now");
+    return berth_deallocate(keeper->behind, p, size_bytes, stream);
+}
+
+static inline berth_device keeper_device(void *self)
+{
+    return berth_allocator_device(((struct keeper *)self)->behind);
+}
+
+static inline bool keeper_tracks_sizes(void *self)
+{
+    return berth_allocator_tracks_sizes(((struct keeper *)self)->behind);
+}
+
+static inline berth_status keeper_requested_size(void *self, const void *p, size_t *out)
+{
+    return berth_requested_size(((struct keeper *)self)->behind, p, out);
+}
+
+static inline berth_allocator *new_keeper(struct keeper *keeper)
+{
+    static const berth_allocator_ops ops = {
+        .struct_size = sizeof(berth_allocator_ops),
+        .allocate = keeper_allocate,
+        .deallocate = keeper_deallocate,
+        .destroy = plain_destroy,
+        .device = keeper_device,
+        .tracks_sizes = keeper_tracks_sizes,
+        .requested_size = keeper_requested_size,
+    };
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_allocator_create(&ops, keeper, &a), BERTH_OK);
+    return a;
+}
+
 #endif
