@@ -244,38 +244,13 @@ __attribute__((noinline)) const berth__stack *berth__stack_here(void)
 
 /* ---- For people ---------------------------------------------------------------------------------- */
 
-static const char *last_part(const char *path)
-{
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    return slash ? slash + 1 : path ? path : "?";
-}
-
-static int format_frame(void *frame, char *text, size_t capacity)
-{
-    Dl_info info;
-    /* A return address may already belong to the next function: the call is before it. */
-    if (!dladdr((char *)frame - 1, &info))
-        return snprintf(text, capacity, "%p", frame);
-    if (info.dli_sname)
-        return snprintf(text, capacity, "%s(%s+0x%zx)", last_part(info.dli_fname), info.dli_sname,
-                        (size_t)((char *)frame - (char *)info.dli_saddr));
-    char name[128];
-    uint64_t offset;
-    /* Programs export few of their functions, and nobody a static one. */
-    if (berth__symbol_of((char *)frame - 1, info.dli_fbase, info.dli_fname, name, sizeof name, &offset))
-        return snprintf(text, capacity, "%s(%s+0x%llx)", last_part(info.dli_fname), name,
-                        (unsigned long long)offset + 1);
-    return snprintf(text, capacity, "%s(+0x%zx)", last_part(info.dli_fname),
-                    (size_t)((char *)frame - (char *)info.dli_fbase));
-}
-
 void berth__stack_format(const berth__stack *stack, char *text, size_t capacity)
 {
     size_t length = 0;
     snprintf(text, capacity, "unknown");
     for (uint32_t i = 0; stack && i < stack->depth; i++) {
         char frame[192];
-        format_frame(stack->frames[i], frame, sizeof frame);
+        berth__symbol_format(stack->frames[i], frame, sizeof frame);
         int more = snprintf(text + length, capacity - length, "%s%s", i ? " < " : "", frame);
         if (more < 0 || (size_t)more >= capacity - length)
             return;

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -130,4 +131,30 @@ bool berth__symbol_of(const void *address, const void *module, const char *path,
                                        capacity, offset);
     close(fd);
     return found;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path ? path : "?";
+}
+
+void berth__symbol_format(const void *frame, char *text, size_t capacity)
+{
+    const char *call = (const char *)frame - 1; /* what it returns to may be the next function already */
+    Dl_info info;
+    char name[128];
+    uint64_t offset;
+    if (!dladdr(call, &info))
+        snprintf(text, capacity, "%p", frame);
+    else if (info.dli_sname)
+        snprintf(text, capacity, "%s(%s+0x%zx)", last_part(info.dli_fname), info.dli_sname,
+                 (size_t)((const char *)frame - (const char *)info.dli_saddr));
+    else if (berth__symbol_of(call, info.dli_fbase, info.dli_fname, name, sizeof name, &offset))
+        /* Programs export few of their functions, and nobody a static one. */
+        snprintf(text, capacity, "%s(%s+0x%llx)", last_part(info.dli_fname), name,
+                 (unsigned long long)offset + 1);
+    else
+        snprintf(text, capacity, "%s(+0x%zx)", last_part(info.dli_fname),
+                 (size_t)((const char *)frame - (const char *)info.dli_fbase));
 }

@@ -13,4 +13,7 @@ bool berth__symbol_in_file(int fd, uint64_t address, char *name, size_t capacity
 bool berth__symbol_of(const void *address, const void *module, const char *path, char *name, size_t capacity,
                       uint64_t *offset);
 
+/* A return address as "module(function+0x12)", "module(+0x34)" or a bare number into `text`, cut to fit. */
+void berth__symbol_format(const void *frame, char *text, size_t capacity);
+
 #endif

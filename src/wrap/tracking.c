@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/symbol.h"
 #include "core/allocator.h"
 #include "count/meter.h"
 #include "count/scope.h"
@@ -17,7 +18,6 @@
 
 #if defined(__GLIBC__)
 #include <execinfo.h>
-#include <stdlib.h>
 #endif
 
 /* Ids a thread takes at once: with one thread they are 1, 2, 3 …, with several each has its own runs. */
@@ -577,14 +577,11 @@ berth_status berth_tracking_visit_leaks(berth_allocator *tracker, berth_leak_fn 
 
 static void report_stack(const berth_leak *leak)
 {
-#if defined(__GLIBC__)
-    char **words = backtrace_symbols((void *const *)leak->stack, (int)leak->stack_depth);
-    for (uint32_t i = 0; i < leak->stack_depth; i++)
-        berth__log(BERTH_LOG_WARNING, "    #%" PRIu32 " %s", i, words ? words[i] : "?");
-    free(words);
-#else
-    (void)leak;
-#endif
+    for (uint32_t i = 0; i < leak->stack_depth; i++) {
+        char words[192];
+        berth__symbol_format(leak->stack[i], words, sizeof words);
+        berth__log(BERTH_LOG_WARNING, "    #%" PRIu32 " %s", i, words);
+    }
 }
 
 struct report {
