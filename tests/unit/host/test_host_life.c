@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "at_fork.h"
 #include "base/base.h"
 #include "berth/host_cache.h"
 #include "berth/virtual.h"
@@ -554,7 +555,7 @@ static void test_fork_while_threads_are_busy(void **state)
     void *inherited = NULL;
     assert_int_equal(berth_allocate(b.cache, 5000, 64, NULL, &inherited), BERTH_OK);
     pthread_t ids[3];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < at_fork_threads(3); i++)
         pthread_create(&ids[i], NULL, keep_busy, &b);
     for (int i = 0; i < 20; i++) {
         pid_t pid = fork();
@@ -568,7 +569,7 @@ static void test_fork_while_threads_are_busy(void **state)
         assert_int_equal(WEXITSTATUS(status), 0);
     }
     atomic_store(&b.stop, true);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < at_fork_threads(3); i++)
         pthread_join(ids[i], NULL);
     assert_int_equal(berth_deallocate(b.cache, inherited, 0, NULL), BERTH_OK);
     berth_allocator_release(b.cache);
@@ -634,7 +635,7 @@ static void test_fork_with_background_and_busy_threads(void **state)
     assert_int_equal(berth_host_cache_create(&options, &b.cache), BERTH_OK);
     assert_int_equal(berth_allocate(b.cache, 5000, 64, NULL, &inherited), BERTH_OK);
     pthread_t ids[3];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < at_fork_threads(3); i++)
         pthread_create(&ids[i], NULL, call_everything, &b);
     for (int i = 0; i < 40; i++) {
         pid_t pid = fork();
@@ -648,7 +649,7 @@ static void test_fork_with_background_and_busy_threads(void **state)
         assert_int_equal(WEXITSTATUS(status), 0);
     }
     atomic_store(&b.stop, true);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < at_fork_threads(3); i++)
         pthread_join(ids[i], NULL);
     assert_int_equal(berth_deallocate(b.cache, inherited, 0, NULL), BERTH_OK);
     berth_allocator_release(b.cache);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "at_fork.h"
 #include "pool/pool.h"
 #include "unit/pool/pool_test.h"
 
@@ -118,8 +119,8 @@ static void children_find_a_pool_at_rest(void **state)
         assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
         struct worker workers[THREADS];
         atomic_store(&stop, false);
-        for (size_t i = 0; i < THREADS; i++) {
-            workers[i] = (struct worker){.pool = pool, .stream = stream, .seed = i + 1};
+        for (int i = 0; i < at_fork_threads(THREADS); i++) {
+            workers[i] = (struct worker){.pool = pool, .stream = stream, .seed = (uint64_t)i + 1};
             assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
         }
         void *mine = take(pool, 100000);
@@ -139,7 +140,7 @@ static void children_find_a_pool_at_rest(void **state)
             sched_yield();
         }
         atomic_store(&stop, true);
-        for (size_t i = 0; i < THREADS; i++)
+        for (int i = 0; i < at_fork_threads(THREADS); i++)
             pthread_join(workers[i].thread, NULL);
         assert_int_equal(failures, 0);
         give(pool, mine);

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "at_fork.h"
 #include "rig.h"
 
 enum { FORKS = 100 };
@@ -95,7 +96,7 @@ static void test_a_child_goes_on_whatever_other_threads_do(void **state)
         kept = take(&s.r, 100);
     }
     pthread_t threads[4];
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < at_fork_threads(4); i++)
         assert_int_equal(pthread_create(&threads[i], NULL, i % 2 ? replay_on : look_up_on, &s), 0);
     for (int i = 0; i < FORKS; i++) {
         assert_int_equal(berth_replay_begin(s.r.planned, NULL), BERTH_OK);
@@ -110,7 +111,7 @@ static void test_a_child_goes_on_whatever_other_threads_do(void **state)
         assert_int_equal(status, 0);
     }
     atomic_store(&s.stop, true);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < at_fork_threads(4); i++)
         pthread_join(threads[i], NULL);
     give(&s.r, kept);
     berth_plan_cache_destroy(s.cache);
