@@ -508,6 +508,68 @@ static void free_running_threads_stay_in_bounds(void **state)
     berth_allocator_release(a);
 }
 
+/* ---- A thread takes the record of one that has ended ----------------------------------------------- */
+
+enum { SHORT_LIVES = 200 };
+
+static _Atomic bool lives_over;
+
+static void *live_shortly(void *a)
+{
+    give(a, take(a, 100)); /* a thread has a record from its first block on */
+    for (int i = 0; i < 2; i++) {
+        berth_scope scope;
+        berth_scope_begin(&scope, "short life");
+        give(a, take(a, 100));
+        berth_scope_end(&scope);
+    }
+    return NULL;
+}
+
+/* Counts of a record may be those of its last thread, or gone, but never more than one thread had. */
+static bool check_life(void *context, const berth_scope_figures *figures)
+{
+    (void)context;
+    if (strcmp(figures->label, "short life") == 0)
+        assert_true(figures->num_scopes <= 2);
+    return true;
+}
+
+static void *visit_meanwhile(void *context)
+{
+    while (!atomic_load(&lives_over))
+        assert_int_equal(berth_scope_visit_threads(check_life, context), BERTH_OK);
+    return NULL;
+}
+
+static bool sum_lives(void *context, const berth_scope_figures *figures)
+{
+    if (strcmp(figures->label, "short life") == 0)
+        *(uint64_t *)context += figures->num_scopes;
+    return true;
+}
+
+/* Its counters are cleared while others read them. */
+static void a_new_thread_starts_from_nothing(void **state)
+{
+    (void)state;
+    pthread_t visitor, thread;
+    berth_allocator *a = new_meter(new_system());
+    atomic_store(&lives_over, false);
+    assert_int_equal(pthread_create(&visitor, NULL, visit_meanwhile, NULL), 0);
+    for (int i = 0; i < SHORT_LIVES; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, live_shortly, a), 0);
+        pthread_join(thread, NULL);
+    }
+    atomic_store(&lives_over, true);
+    pthread_join(visitor, NULL);
+    uint64_t scopes = 0;
+    assert_int_equal(berth_scope_visit_threads(sum_lives, &scopes), BERTH_OK);
+    assert_int_equal(scopes, 2); /* all threads used one record, and what is left is the last one's */
+    assert_int_equal(figures_of("short life").num_scopes, 2 * SHORT_LIVES);
+    berth_allocator_release(a);
+}
+
 static void bad_arguments_are_refused(void **state)
 {
     (void)state;
@@ -538,6 +600,7 @@ int main(void)
         cmocka_unit_test(a_tagged_block_moves_and_answers),
         cmocka_unit_test(more_threads_than_a_label_has_room_for),
         cmocka_unit_test(free_running_threads_stay_in_bounds),
+        cmocka_unit_test(a_new_thread_starts_from_nothing),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
