@@ -216,6 +216,30 @@ static void reallocate_does_not_pass_an_own_allocate_by(void **state)
     assert_int_equal(full.recorder.destroyed, 1);
 }
 
+/* A wrapper with a reallocate of its own, and nothing else of its own, gets its own self. */
+static void an_own_reallocate_is_called(void **state)
+{
+    (void)state;
+    struct full inside = {.ordinal = 7}, own = {.ordinal = 8};
+    const berth_allocator_ops ops = {.struct_size = sizeof ops, .reallocate = full_reallocate};
+    berth_allocator *inner = NULL, *outer = NULL;
+    assert_int_equal(berth_allocator_create(&full_ops, &inside, &inner), BERTH_OK);
+    assert_int_equal(berth_wrapper_create(inner, &ops, &own, &outer), BERTH_OK);
+    berth_allocator_release(inner);
+    void *p = NULL;
+    assert_int_equal(berth_allocate(outer, 16, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(inside.recorder.allocations, 1);
+    memset(p, 7, 16);
+    assert_int_equal(berth_reallocate(outer, p, 16, 64, 16, NULL, &p), BERTH_OK);
+    assert_int_equal(((char *)p)[15], 7);
+    assert_string_equal(own.called, "reallocate");
+    assert_null(inside.called);
+    assert_int_equal(berth_deallocate(outer, p, 64, NULL), BERTH_OK);
+    assert_int_equal(inside.recorder.frees, 1);
+    berth_allocator_release(outer);
+    assert_int_equal(inside.recorder.destroyed, 1);
+}
+
 static void bad_input_is_refused(void **state)
 {
     (void)state;
@@ -239,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrapper_forwards_everything),
         cmocka_unit_test(reallocate_does_not_pass_an_own_allocate_by),
+        cmocka_unit_test(an_own_reallocate_is_called),
         cmocka_unit_test(bad_input_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,15 +1,19 @@
 /* The CPU device: its kinds of memory, copies that may overlap, and address space in pieces. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "device/device.h"
+#include "refuse_call.h"
 
 static const berth_device cpu = {BERTH_DEVICE_CPU, 0};
 
@@ -100,6 +104,59 @@ static void address_space_is_mapped_in_pieces(void **state)
     assert_int_equal(berth__device_unreserve(cpu, base, whole), BERTH_OK);
 }
 
+/* What the kernel refuses is told in its words. */
+static void what_the_system_refuses_is_told(void **state)
+{
+    (void)state;
+    char *inside = (char *)((uintptr_t)&notes & ~(uintptr_t)1) + 1; /* no page begins there */
+    assert_int_equal(berth_device_release(cpu, BERTH_MEMORY_PINNED, inside, 4096, NULL), BERTH_BAD_FREE);
+    assert_true(strlen(berth_last_error()->driver_words) > 0);
+    size_t piece = 0;
+    void *base = NULL;
+    assert_int_equal(berth__device_granularity(cpu, &piece), BERTH_OK);
+    size_t most = SIZE_MAX / 4 / piece * piece;
+    assert_int_equal(berth__device_reserve(cpu, most, &base), BERTH_OUT_OF_HOST_MEMORY);
+    assert_null(base);
+    assert_int_equal(berth__device_reserve(cpu, piece, &base), BERTH_OK);
+    assert_int_equal(berth__device_unreserve(cpu, (char *)base, piece), BERTH_OK);
+    assert_int_equal(berth__device_map(cpu, base, piece), BERTH_OUT_OF_HOST_MEMORY); /* nothing is there */
+    assert_int_equal(berth_last_error()->driver_code, ENOMEM);
+}
+
+/* Where a filter forbids locking, pinned memory works, and it is said once. */
+static int try_without_mlock(void)
+{
+    if (!refuse_call(SYS_mlock))
+        return 77;
+    notes = 0;
+    berth_log_set(count_notes, NULL, BERTH_LOG_DEBUG);
+    for (int i = 0; i < 3; i++) {
+        char *p = NULL;
+        if (berth_device_allocate(cpu, BERTH_MEMORY_PINNED, 10000, 64, NULL, (void **)&p) != BERTH_OK)
+            return 1;
+        memset(p, 1, 10000);
+        if (berth_device_release(cpu, BERTH_MEMORY_PINNED, p, 10000, NULL) != BERTH_OK)
+            return 2;
+    }
+    return notes == 1 ? 0 : 3;
+}
+
+static void a_refused_lock_is_said_once(void **state)
+{
+    (void)state;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* those make mlock do nothing */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(try_without_mlock());
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_true(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+#else
+    (void)try_without_mlock;
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +164,8 @@ int main(void)
         cmocka_unit_test(pinned_memory_works_where_locking_is_forbidden),
         cmocka_unit_test(overlapping_copies_move),
         cmocka_unit_test(address_space_is_mapped_in_pieces),
+        cmocka_unit_test(what_the_system_refuses_is_told),
+        cmocka_unit_test(a_refused_lock_is_said_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "device/device.h"
 #include "gate.h"
+#include "refuse_call.h"
 
 static const berth_device cpu = {BERTH_DEVICE_CPU, 0};
 
@@ -257,6 +259,68 @@ static void leaving_does_not_wait_for_streams(void **state)
     assert_true(WIFEXITED(status));
 }
 
+enum { UNTRIED = 77 };
+
+static bool refuse_threads(void)
+{
+#if defined(SYS_clone3)
+    if (!refuse_call(SYS_clone3))
+        return false;
+#endif
+    return refuse_call(SYS_clone);
+}
+
+/* Where no more threads are to be had, a stream waits for one of those there are; where there is none at all, its work
+ * is refused. In a child, since nothing takes the filter back. */
+static int run_without_more_threads(void)
+{
+    alarm(60);
+    berth_stream *first = new_stream(), *second = new_stream(), *third = new_stream();
+    static gate g = GATE_INIT;
+    static uint32_t number = 42, copies[2];
+    if (berth_stream_call(first, gate_stop, &g) != BERTH_OK)
+        return 1;
+    gate_wait_reached(&g); /* the one thread is busy */
+    if (!refuse_threads())
+        return UNTRIED;
+    if (berth_copy(cpu, &copies[0], &number, 4, BERTH_COPY_INFER, second, false) != BERTH_OK ||
+        berth_copy(cpu, &copies[1], &number, 4, BERTH_COPY_INFER, third, false) != BERTH_OK)
+        return 3;
+    gate_open(&g);
+    if (berth_stream_synchronize(second) != BERTH_OK || berth_stream_synchronize(third) != BERTH_OK)
+        return 4;
+    return copies[0] == 42 && copies[1] == 42 ? 0 : 5;
+}
+
+static int be_refused_the_first_thread(void)
+{
+    alarm(60);
+    berth_stream *stream = new_stream();
+    uint32_t number = 42, copy = 0;
+    if (!refuse_threads())
+        return UNTRIED;
+    return berth_copy(cpu, &copy, &number, 4, BERTH_COPY_INFER, stream, false) == BERTH_OUT_OF_HOST_MEMORY
+               ? 0
+               : 2;
+}
+
+static void streams_share_the_threads_that_there_are(void **state)
+{
+    (void)state;
+    int (*const lives[])(void) = {run_without_more_threads, be_refused_the_first_thread};
+    for (size_t i = 0; i < BERTH_COUNT_OF(lives) && CHILD_MAY_START_THREADS; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(lives[i]());
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) != UNTRIED)
+            assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +330,7 @@ int main(void)
         cmocka_unit_test(streams_come_and_go),
         cmocka_unit_test(a_child_process_finds_its_streams_dead),
         cmocka_unit_test(leaving_does_not_wait_for_streams),
+        cmocka_unit_test(streams_share_the_threads_that_there_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

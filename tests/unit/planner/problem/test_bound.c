@@ -57,6 +57,15 @@ static void test_alignment_leaves_holes(void **state)
     assert_int_equal(bound_of(b, 3), 64 + 64 + 10);
 }
 
+/* 4 and 6 have no multiple that both must keep: 0 and 6 are good for both, and the bound may not say 13. */
+static void test_mixed_alignments_promise_nothing(void **state)
+{
+    (void)state;
+    const berth_problem_buffer b[] = {buffer(0, 2, 5, BERTH_NO_OFFSET, 4),
+                                      buffer(0, 2, 5, BERTH_NO_OFFSET, 6)};
+    assert_int_equal(bound_of(b, 2), 10);
+}
+
 /* A block that becomes free at the very bottom is the best fit for one of its size. */
 static void test_best_fit_takes_the_lowest_of_a_size(void **state)
 {
@@ -79,6 +88,7 @@ int main(void)
         cmocka_unit_test(test_what_is_live_at_once),
         cmocka_unit_test(test_a_pin_is_reached),
         cmocka_unit_test(test_alignment_leaves_holes),
+        cmocka_unit_test(test_mixed_alignments_promise_nothing),
         cmocka_unit_test(test_best_fit_takes_the_lowest_of_a_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
