@@ -280,6 +280,22 @@ static void count_lost(void *context, berth_log_level level, const char *line)
 }
 
 /* The last test on this device. */
+static void sharing_is_lost(void *p)
+{
+    uint64_t left = 7, whole = 7;
+    void *q = NULL;
+    berth_shared_handle handle = {0};
+    assert_int_equal(berth_device_memory(device, &left, &whole), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_register_host(device, &left, sizeof left), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_unregister_host(device, &left), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_prefetch(device, p, 64, false, NULL), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_advise(device, p, 64, BERTH_ADVICE_READ_MOSTLY), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_share(device, p, &handle), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_open_shared(device, &handle, &q), BERTH_DEVICE_LOST);
+    assert_null(q);
+    assert_int_equal(berth_device_close_shared(device, p), BERTH_DEVICE_LOST);
+}
+
 static void a_lost_device_is_reported_once(void **state)
 {
     (void)state;
@@ -307,6 +323,7 @@ static void a_lost_device_is_reported_once(void **state)
         assert_int_equal(berth_event_wait(event), BERTH_DEVICE_LOST);
         assert_int_equal(berth_event_record(event, stream), BERTH_DEVICE_LOST);
         assert_int_equal(berth_stream_create(device, &none), BERTH_DEVICE_LOST);
+        sharing_is_lost(p);
     }
     assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 64, NULL), BERTH_DEVICE_LOST);
     assert_int_equal(lost_lines, 1);

@@ -63,6 +63,37 @@ static void kinds_of_memory_by_what_there_is(void **state)
         assert_int_equal(berth_last_error()->status, (expected));  \
     } while (0)
 
+/* Before anything else: afterwards the device has its context. */
+static void no_context_is_told_each_time(void **state)
+{
+    (void)state;
+    berth_stream *stream = NULL;
+    for (int i = 0; i < 2; i++) {
+        FAILS("clCreateContext", -6, BERTH_OUT_OF_HOST_MEMORY, berth_stream_create(usm, &stream));
+        assert_null(stream);
+    }
+    assert_int_equal(berth_stream_create(usm, &stream), BERTH_OK);
+    berth_stream_destroy(stream);
+}
+
+/* A context that the driver tells nothing of, or does not let us keep, is not adopted. */
+static void contexts_that_cannot_be_kept_are_not_adopted(void **state)
+{
+    (void)state;
+    void *context = NULL;
+    berth_device found[2] = {{BERTH_DEVICE_UNKNOWN, 0}};
+    int32_t count = 7, before = 0, after = 0;
+    assert_int_equal(berth_device_count(BERTH_DEVICE_OPENCL, &before), BERTH_OK);
+    assert_int_equal(berth_device_native(usm, &context), BERTH_OK);
+    FAILS("clGetContextInfo", -34, BERTH_INVALID_ARGUMENT, berth_opencl_adopt(context, found, 2, &count));
+    assert_int_equal(count, 0);
+    FAILS("clRetainContext", -34, BERTH_DEVICE_ERROR, berth_opencl_adopt(context, found, 2, &count));
+    assert_int_equal(count, 0);
+    assert_int_equal(berth_device_count(BERTH_DEVICE_OPENCL, &after), BERTH_OK);
+    assert_int_equal(before, after);
+    assert_int_equal(berth_opencl_device_find(&count, &found[0]), BERTH_NOT_FOUND);
+}
+
 static void failures_keep_the_drivers_code(void **state)
 {
     (void)state;
@@ -176,6 +207,8 @@ static void a_lost_device_is_reported_once(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_context_is_told_each_time),
+        cmocka_unit_test(contexts_that_cannot_be_kept_are_not_adopted),
         cmocka_unit_test(a_device_with_neither_kind_of_memory),
         cmocka_unit_test(kinds_of_memory_by_what_there_is),
         cmocka_unit_test(failures_keep_the_drivers_code),

@@ -7,6 +7,7 @@
 #include "berth/registry.h"
 #include "berth/scope.h"
 #include "berth/source.h"
+#include "gate.h"
 #include "unit/pool/pool_test.h"
 
 static void blocks_know_themselves(void **state)
@@ -283,6 +284,57 @@ static void a_snapshot_shows_labels_and_states(void **state)
     berth_allocator_release(pool);
 }
 
+struct seen {
+    size_t live, waiting;
+    const berth_stream *waits_for;
+};
+
+static bool count_states(void *context, const berth_block *block)
+{
+    struct seen *seen = context;
+    seen->live += block->state == BERTH_BLOCK_LIVE;
+    if (block->state == BERTH_BLOCK_WAITING) {
+        seen->waiting++;
+        seen->waits_for = block->stream;
+    }
+    return true;
+}
+
+/* More blocks than a snapshot makes room for at first, one that waits, and no memory to tell of them. */
+static void a_snapshot_of_many_shows_who_waits(void **state)
+{
+    (void)state;
+    enum { MANY = 100 };
+    berth_allocator *pool = make(NULL);
+    berth_stream *stream = NULL;
+    gate g = GATE_INIT;
+    void *blocks[MANY];
+    for (size_t i = 0; i < MANY; i++)
+        blocks[i] = take(pool, 70000 + i);
+    void *used = take(pool, MIB);
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &g), BERTH_OK);
+    gate_wait_reached(&g);
+    assert_int_equal(berth_deallocate(pool, used, 0, stream), BERTH_OK);
+    struct seen seen = {0};
+    for (uint64_t n = 1; n <= 2; n++) { /* the first room, the larger one */
+        berth__heap_fail_at(n, false);
+        assert_int_equal(berth_snapshot(pool, count_states, &seen), BERTH_OUT_OF_HOST_MEMORY);
+        berth__heap_fail_at(0, false);
+        assert_int_equal(seen.live, 0);
+    }
+    assert_int_equal(berth_snapshot(pool, count_states, &seen), BERTH_OK);
+    assert_int_equal(seen.live, MANY);
+    assert_int_equal(seen.waiting, 1);
+    assert_ptr_equal(seen.waits_for, stream);
+    gate_open(&g);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    for (size_t i = 0; i < MANY; i++)
+        give(pool, blocks[i]);
+    berth_stream_destroy(stream);
+    berth_allocator_release(pool);
+}
+
 static void it_is_the_registrys_best_on_the_host(void **state)
 {
     (void)state;
@@ -536,6 +588,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(idle_memory_decays),
         cmocka_unit_test(a_pool_outlives_its_handle_while_blocks_live),
         cmocka_unit_test(a_snapshot_shows_labels_and_states),
+        cmocka_unit_test(a_snapshot_of_many_shows_who_waits),
         cmocka_unit_test(it_is_the_registrys_best_on_the_host),
         cmocka_unit_test(a_child_of_fork_goes_on),
         cmocka_unit_test(random_runs_never_overlap),

@@ -366,6 +366,41 @@ static void test_the_last_free_comes_during_the_last_release(void **state)
     rig_end(&r);
 }
 
+/* Planning around what is still live needs memory: without it a run begins all the same or says so, and later ones are
+ * as if nothing had been. */
+static void test_no_memory_to_plan_around_stragglers(void **state)
+{
+    (void)state;
+    int refused = 0;
+    for (uint64_t n = 1;; n++) {
+        rig r;
+        rig_begin(&r);
+        record_house(&r);
+        berth_report report = BERTH_REPORT_INIT;
+        void *kept = run_once(&r, &report, false);
+        assert_int_equal(report.stragglers, 1);
+        berth__heap_fail_at(n, false);
+        berth_status status = berth_replay_begin(r.planned, NULL);
+        bool failed = berth__heap_fail_left() == 0;
+        berth__heap_fail_at(0, false);
+        refused += status != BERTH_OK;
+        if (status == BERTH_OK)
+            assert_int_equal(berth_replay_end(r.planned, NULL), BERTH_OK);
+        else
+            assert_int_equal(status, BERTH_OUT_OF_HOST_MEMORY);
+        void *again = run_once(&r, &report, false);
+        assert_int_equal(report.displaced, 1);
+        give(&r, again);
+        assert_int_equal(((char *)kept)[OUTPUT - 1], 2);
+        give(&r, kept);
+        rig_end(&r);
+        if (!failed)
+            break;
+        assert_true(n < 1000);
+    }
+    assert_true(refused > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_strict_runs_around_stragglers),
         cmocka_unit_test(test_plans_are_exchanged_under_stragglers),
         cmocka_unit_test(test_outputs_cross_threads),
+        cmocka_unit_test(test_no_memory_to_plan_around_stragglers),
         cmocka_unit_test(test_the_last_frees_and_the_last_release),
         cmocka_unit_test(test_the_last_free_comes_during_the_last_release),
     };

@@ -81,6 +81,26 @@ static void no_claim_is_wrong(void **state)
         }
 }
 
+/* What small problems are proven at, whatever the effort, and the greatest is never worse than the default. */
+static void efforts_agree_where_there_is_a_proof(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < sizeof tiny / sizeof tiny[0]; s++)
+        for (uint64_t seed = 0; seed < PROBLEMS / 6; seed++) {
+            random_problem random;
+            uint64_t offsets[RANDOM_BUFFERS];
+            random_problem_make(&random, &tiny[s], seed * 31 + s);
+            berth_certificate by_default = {.struct_size = sizeof by_default}, at_most = by_default;
+            berth_solve_options options = {.struct_size = sizeof options, .effort = BERTH_EFFORT_DEFAULT};
+            assert_int_equal(berth_solve(&random.problem, &options, offsets, &by_default), BERTH_OK);
+            options.effort = BERTH_EFFORT_MAX;
+            assert_int_equal(berth_solve(&random.problem, &options, offsets, &at_most), BERTH_OK);
+            assert_true(at_most.peak_bytes <= by_default.peak_bytes);
+            assert_true(at_most.proven_optimal);
+            assert_int_equal(at_most.peak_bytes, brute_optimum(&random));
+        }
+}
+
 /* Sizes that are not multiples of the alignment that all share: the bound knows the holes between them. */
 static void a_common_alignment_raises_the_bound(void **state)
 {
@@ -291,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_claim_is_wrong),
+        cmocka_unit_test(efforts_agree_where_there_is_a_proof),
         cmocka_unit_test(a_common_alignment_raises_the_bound),
         cmocka_unit_test(auto_is_never_above_a_single_heuristic),
         cmocka_unit_test(the_order_of_rows_does_not_matter),
