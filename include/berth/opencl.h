@@ -19,10 +19,17 @@ typedef enum berth_opencl_memory_model {
 /* Makes the devices of the program's context devices of Berth: further ordinals, one for each device or
  * sub-device, in the context's order. What is allocated on them is valid in the program's kernels, and queues
  * of that context become streams (berth_stream_wrap). The first `room` go to `devices`; *count says how many
- * there are. Adopting again gives the same. The context is retained for as long as the process. Any thread.
+ * there are. Adopting again gives the same. The context is retained until berth_opencl_release. Any thread.
  * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED (no OpenCL, or several hundred were adopted before),
  * BERTH_DEVICE_LOST in the child of a fork. */
 BERTH_API berth_status berth_opencl_adopt(void *context, berth_device *devices, int32_t room, int32_t *count);
+
+/* Gives an adopted context back: its devices answer BERTH_DEVICE_LOST from then on, and their ordinals may come again
+ * for another context. What was made on them must be gone: with live blocks or streams it answers BERTH_BUSY and
+ * changes nothing. Any thread, but no other call may use these devices meanwhile. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_NOT_FOUND (it is not adopted), BERTH_BUSY, BERTH_UNSUPPORTED, BERTH_OUT_OF_HOST_MEMORY, BERTH_DEVICE_LOST in
+ * the child of a fork. */
+BERTH_API berth_status berth_opencl_release(void *context);
 
 /* The device of Berth's that stands for the driver's `device_id`, and back. For a device that is in several
  * contexts it is the one with Berth's own context. No context is made. Any thread. BERTH_OK, BERTH_NOT_FOUND,

@@ -8,6 +8,8 @@ static berth_status describe(berth_device device, berth_device_info *info)
     ocl_device *ocl = berth__ocl_device(device);
     char platform[64] = "", version[64] = "";
     uint64_t bytes = 0;
+    if (atomic_load(&ocl->gone)) /* with it went its id */
+        return berth__ocl_alive(ocl);
     (void)berth__ocl.clGetDeviceInfo(ocl->id, OCL_DEVICE_NAME, sizeof info->name - 1, info->name, NULL);
     (void)berth__ocl.clGetPlatformInfo(ocl->platform, OCL_PLATFORM_NAME, sizeof platform - 1, platform, NULL);
     (void)berth__ocl.clGetDeviceInfo(ocl->id, OCL_DRIVER_VERSION, sizeof version - 1, version, NULL);

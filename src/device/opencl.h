@@ -38,6 +38,7 @@ enum {
     OCL_OUT_OF_HOST_MEMORY = -6,
     OCL_INVALID_CONTEXT = -34,
     OCL_INVALID_COMMAND_QUEUE = -36,
+    OCL_INVALID_BUFFER_SIZE = -61,
     OCL_PLATFORM_NOT_FOUND = -1001,
     OCL_PLATFORM_NAME = 0x0902,
     OCL_DEVICE_TYPE_ALL = -1,
@@ -54,6 +55,9 @@ enum {
     OCL_MEM_READ_WRITE = 1 << 0,
     OCL_MEM_ALLOC_HOST_PTR = 1 << 4,
     OCL_MEM_SVM_FINE_GRAIN_BUFFER = 1 << 10,
+    /* Intel's, for blocks above CL_DEVICE_MAX_MEM_ALLOC_SIZE; in no header of Khronos. */
+    OCL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL = 1 << 23,
+    OCL_MEM_FLAGS_INTEL = 0x10001,
     OCL_MAP_READ = 1 << 0,
     OCL_MAP_WRITE = 1 << 1,
     OCL_MAP_WRITE_INVALIDATE = 1 << 2,
@@ -150,7 +154,7 @@ extern ocl_functions berth__ocl; /* filled once, by the first count */
 enum { OCL_IDLE_QUEUES = 32 };
 
 /* A device in a context. The driver's devices come first, each with a context of ours; a context of the
- * program's adds its devices behind them. They stay for as long as the process. */
+ * program's adds its devices behind them, and takes them away when it is given back; their places are used again. */
 typedef struct ocl_device {
     ocl_platform platform;
     ocl_device_id id;
@@ -161,6 +165,8 @@ typedef struct ocl_device {
     _Atomic(ocl_context) context;                    /* made on first use, or adopted */
     _Atomic(ocl_queue) idle_queues[OCL_IDLE_QUEUES]; /* for work without a stream; NULL: nothing here */
     _Atomic bool lost;
+    _Atomic bool gone;    /* its context was given back; lost, too */
+    _Atomic int64_t live; /* blocks and streams, without which a context can be given back */
 } ocl_device;
 
 berth_status berth__ocl_count(berth_device_kind kind, int32_t *count);

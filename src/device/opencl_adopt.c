@@ -21,6 +21,8 @@ berth_status berth__ocl_context(ocl_device *device, ocl_context *out)
     *out = atomic_load_explicit(&device->context, memory_order_acquire);
     if (BERTH_LIKELY(*out != NULL))
         return BERTH_OK;
+    if (atomic_load(&device->gone))
+        return berth__ocl_alive(device);
     int32_t code = OCL_SUCCESS;
     const intptr_t properties[] = {OCL_CONTEXT_PLATFORM, (intptr_t)device->platform, 0};
     ocl_context made = berth__ocl.clCreateContext(properties, 1, &device->id, context_heard, device, &code);
@@ -61,16 +63,41 @@ berth_status berth__ocl_queue_borrow(ocl_device *device, ocl_queue *out)
     return berth__ocl_new_queue(device, out);
 }
 
-typedef struct surplus_queue {
+/* A queue that nobody needs, or a context that is given back. */
+typedef struct surplus {
     ocl_leaving leaving; /* first */
-    ocl_queue queue;
-} surplus_queue;
+    ocl_queue queue;     /* NULL: none */
+    ocl_context context; /* NULL: none */
+} surplus;
 
 static void release_surplus(ocl_leaving *leaving)
 {
-    surplus_queue *surplus = (surplus_queue *)leaving;
-    (void)berth__ocl.clReleaseCommandQueue(surplus->queue);
-    berth__heap_free(surplus);
+    surplus *left = (surplus *)leaving;
+    if (left->queue)
+        (void)berth__ocl.clReleaseCommandQueue(left->queue);
+    if (left->context)
+        (void)berth__ocl.clReleaseContext(left->context);
+    berth__heap_free(left);
+}
+
+static surplus *new_surplus(void)
+{
+    surplus *left = berth__heap_zalloc(1, sizeof *left);
+    if (left)
+        left->leaving.release = release_surplus;
+    return left;
+}
+
+static void drop_queue(ocl_device *device, ocl_queue queue)
+{
+    surplus *left = new_surplus();
+    if (!left) {
+        berth__log(BERTH_LOG_WARNING, "no memory to give a queue of OpenCL device %d back: it stays",
+                   berth__ocl_ordinal(device));
+        return;
+    }
+    left->queue = queue;
+    berth__ocl_leave(&left->leaving);
 }
 
 void berth__ocl_queue_return(ocl_device *device, ocl_queue queue)
@@ -80,15 +107,7 @@ void berth__ocl_queue_return(ocl_device *device, ocl_queue queue)
         if (atomic_compare_exchange_strong(&device->idle_queues[i], &none, queue))
             return;
     }
-    surplus_queue *surplus = berth__heap_zalloc(1, sizeof *surplus);
-    if (!surplus) {
-        berth__log(BERTH_LOG_WARNING, "no memory to give a queue of OpenCL device %d back: it stays",
-                   berth__ocl_ordinal(device));
-        return;
-    }
-    surplus->leaving.release = release_surplus;
-    surplus->queue = queue;
-    berth__ocl_leave(&surplus->leaving);
+    drop_queue(device, queue);
 }
 
 /* ---- The program's contexts ---------------------------------------------------------------------- */
@@ -168,12 +187,86 @@ bool berth__ocl_queue_fits(const ocl_device *device, ocl_context context, ocl_de
     int32_t count = 0, first = berth__ocl_listed_count();
     if (berth__ocl_ordinal(device) < first || berth__ocl_count(BERTH_DEVICE_OPENCL, &count) != BERTH_OK)
         return false;
+    bool others = false; /* a device of its own stands for it */
+    pthread_mutex_lock(&adopt_lock);
     for (int32_t i = first; i < count; i++) {
         const ocl_device *other = berth__ocl_device(named(i));
-        if (other->id == id && atomic_load(&other->context) == context)
-            return false;
+        others = others || (atomic_load(&other->context) == context && other->id == id);
     }
-    return true;
+    pthread_mutex_unlock(&adopt_lock);
+    return !others;
+}
+
+/* ---- Giving them back ---------------------------------------------------------------------------- */
+
+static bool is_of(int32_t ordinal, ocl_context context)
+{
+    return atomic_load(&berth__ocl_device(named(ordinal))->context) == context;
+}
+
+/* With the lock held: its devices refuse calls, or take them again. */
+static int64_t set_gone(ocl_context context, int32_t device_count, bool gone)
+{
+    int64_t live = 0;
+    for (int32_t i = berth__ocl_listed_count(); i < device_count; i++)
+        if (is_of(i, context)) {
+            ocl_device *device = berth__ocl_device(named(i));
+            atomic_store(&device->gone, gone);
+            live += atomic_load(&device->live);
+        }
+    return live;
+}
+
+static void part_with(ocl_device *device)
+{
+    atomic_store(&device->lost, true);
+    atomic_store(&device->context, NULL);
+    for (int i = 0; i < OCL_IDLE_QUEUES; i++) {
+        ocl_queue queue = atomic_exchange(&device->idle_queues[i], NULL);
+        if (queue)
+            drop_queue(device, queue);
+    }
+}
+
+/* With the lock held. */
+static berth_status give_back(ocl_context context)
+{
+    int32_t device_count = 0;
+    (void)berth__ocl_count(BERTH_DEVICE_OPENCL, &device_count);
+    if (find_adopted(context, device_count, NULL, 0) == 0)
+        return berth__fail(BERTH_NOT_FOUND, "the OpenCL context %p is not adopted", (void *)context);
+    surplus *left = new_surplus();
+    if (!left)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to give an OpenCL context back");
+    int64_t live = set_gone(context, device_count, true);
+    if (live != 0) {
+        (void)set_gone(context, device_count, false);
+        berth__heap_free(left);
+        return berth__fail(BERTH_BUSY, "%lld blocks and streams of the OpenCL context are still there",
+                           (long long)live);
+    }
+    for (int32_t i = berth__ocl_listed_count(); i < device_count; i++)
+        if (is_of(i, context))
+            part_with(berth__ocl_device(named(i)));
+    left->context = context;
+    berth__ocl_leave(&left->leaving); /* not while a user event is unset */
+    return BERTH_OK;
+}
+
+berth_status berth_opencl_release(void *context)
+{
+    int32_t device_count = 0;
+    if (!context)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the OpenCL context is NULL");
+    berth_status status = berth__ocl_count(BERTH_DEVICE_OPENCL, &device_count);
+    if (status == BERTH_OK && berth__ocl_is_forked())
+        status = berth__ocl_alive(berth__ocl_device(named(0)));
+    if (status != BERTH_OK)
+        return status;
+    pthread_mutex_lock(&adopt_lock);
+    status = give_back(context);
+    pthread_mutex_unlock(&adopt_lock);
+    return status;
 }
 
 berth_status berth_opencl_adopt(void *context, berth_device *devices, int32_t room, int32_t *count)
@@ -213,11 +306,17 @@ berth_status berth_opencl_device_find(void *device_id, berth_device *out)
     berth_status status = berth__ocl_count(BERTH_DEVICE_OPENCL, &count);
     if (status != BERTH_OK)
         return status;
-    for (int32_t i = 0; i < count; i++)
-        if ((void *)berth__ocl_device(named(i))->id == device_id) {
+    bool alone = berth__ocl_is_forked(); /* nobody adopts here, and who did may have left the lock behind */
+    if (!alone)
+        pthread_mutex_lock(&adopt_lock);
+    for (int32_t i = 0; i < count && out->kind == BERTH_DEVICE_UNKNOWN; i++)
+        if (!atomic_load(&berth__ocl_device(named(i))->gone) &&
+            (void *)berth__ocl_device(named(i))->id == device_id)
             *out = named(i);
-            return BERTH_OK;
-        }
+    if (!alone)
+        pthread_mutex_unlock(&adopt_lock);
+    if (out->kind != BERTH_DEVICE_UNKNOWN)
+        return BERTH_OK;
     return berth__fail(BERTH_NOT_FOUND, "none of the %d OpenCL devices is %p", (int)count, device_id);
 }
 
@@ -229,6 +328,8 @@ static berth_status check_opencl(berth_device device)
     berth_status status = berth__ocl_count(BERTH_DEVICE_OPENCL, &count);
     if (status != BERTH_OK)
         return status;
+    if (device.ordinal >= 0 && device.ordinal < count && atomic_load(&berth__ocl_device(device)->gone))
+        return berth__fail(BERTH_NOT_FOUND, "OpenCL device %d went with its context", (int)device.ordinal);
     if (device.ordinal < 0 || device.ordinal >= count)
         return berth__fail(BERTH_NOT_FOUND, "there is no OpenCL device %d: %d are here", (int)device.ordinal,
                            (int)count);

@@ -39,7 +39,7 @@ static const ocl_code codes[] = {
     {-57, "CL_INVALID_EVENT_WAIT_LIST", BERTH_DEVICE_ERROR},
     {-58, "CL_INVALID_EVENT", BERTH_DEVICE_ERROR},
     {-59, "CL_INVALID_OPERATION", BERTH_DEVICE_ERROR},
-    {-61, "CL_INVALID_BUFFER_SIZE", BERTH_DEVICE_ERROR},
+    {OCL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE", BERTH_DEVICE_ERROR},
     {OCL_PLATFORM_NOT_FOUND, "CL_PLATFORM_NOT_FOUND_KHR", BERTH_DEVICE_ERROR},
     {CONTEXT_TERMINATED, "CL_CONTEXT_TERMINATED_KHR", BERTH_DEVICE_LOST},
     {NVIDIA_ILLEGAL_ACCESS, "an illegal access by a kernel (NVIDIA)", BERTH_DEVICE_LOST},
@@ -74,6 +74,10 @@ berth_status berth__ocl_alive(ocl_device *device)
         return berth__fail(BERTH_DEVICE_LOST,
                            "OpenCL device %d stayed behind in the parent process when this one was forked",
                            berth__ocl_ordinal(device));
+    if (atomic_load(&device->gone))
+        return berth__fail(BERTH_DEVICE_LOST,
+                           "OpenCL device %d went with its context: see berth_opencl_release",
+                           berth__ocl_ordinal(device));
     return berth__fail(BERTH_DEVICE_LOST, "OpenCL device %d was lost earlier", berth__ocl_ordinal(device));
 }
 
@@ -92,7 +96,9 @@ berth_status berth__ocl_fail(ocl_device *device, int32_t code, const char *what)
 
 berth_status berth__ocl_fail_memory(ocl_device *device, int32_t code, size_t size_bytes)
 {
-    if (code != OCL_SUCCESS && code != OCL_OUT_OF_RESOURCES && code != OCL_MEM_OBJECT_ALLOCATION_FAILURE)
+    /* A block above the largest size is an invalid size to some drivers, and to the caller memory that lacks. */
+    if (code != OCL_SUCCESS && code != OCL_OUT_OF_RESOURCES && code != OCL_MEM_OBJECT_ALLOCATION_FAILURE &&
+        code != OCL_INVALID_BUFFER_SIZE)
         return berth__ocl_fail(device, code, "allocating memory");
     return berth__fail_driver(BERTH_OUT_OF_DEVICE_MEMORY, code, berth__ocl_words(code),
                               "OpenCL device %d has no %zu bytes", berth__ocl_ordinal(device), size_bytes);

@@ -63,11 +63,20 @@ static bool has_svm_functions(void)
            berth__ocl.clEnqueueSVMUnmap;
 }
 
+/* The first place that a context left when it was given back, or the next new one. */
+static ocl_device *free_place(void)
+{
+    for (int32_t i = 0; i < added_count; i++)
+        if (atomic_load(&devices[i].gone))
+            return &devices[i];
+    return added_count < MOST_DEVICES ? &devices[added_count++] : NULL;
+}
+
 ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id)
 {
-    if (added_count == MOST_DEVICES)
+    ocl_device *device = free_place();
+    if (!device)
         return NULL;
-    ocl_device *device = &devices[added_count];
     uint64_t svm = 0, most = 0;
     device->platform = platform;
     device->id = id;
@@ -79,7 +88,8 @@ ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id)
     device->fine = (svm & OCL_SVM_FINE) != 0;
     device->most_bytes = most;
     device->usm = find_usm(device);
-    added_count++;
+    atomic_store(&device->lost, false);
+    atomic_store(&device->gone, false);
     return device;
 }
 

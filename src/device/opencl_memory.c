@@ -49,18 +49,29 @@ berth_status berth__ocl_most_bytes(berth_device device, berth_memory_kind kind, 
 
 /* ---- From the driver ----------------------------------------------------------------------------- */
 
+static void *ask_usm(const ocl_device *device, ocl_context context, berth_memory_kind kind,
+                     const uint64_t *properties, size_t size_bytes, int32_t *code)
+{
+    const ocl_usm_functions *usm = &device->usm_functions;
+    if (kind == BERTH_MEMORY_PINNED)
+        return usm->clHostMemAllocINTEL(context, properties, size_bytes, 0, code);
+    if (kind == BERTH_MEMORY_DEVICE)
+        return usm->clDeviceMemAllocINTEL(context, device->id, properties, size_bytes, 0, code);
+    return usm->clSharedMemAllocINTEL(context, device->id, properties, size_bytes, 0, code);
+}
+
+/* Above the largest size that the device tells, Intel's driver wants to be told that it is meant. Another driver with
+ * the extension need not know that property, and is asked without it. */
 static berth_status usm_block(ocl_device *device, ocl_context context, berth_memory_kind kind,
                               size_t size_bytes, void **out)
 {
-    const ocl_usm_functions *usm = &device->usm_functions;
+    static const uint64_t any_size[] = {OCL_MEM_FLAGS_INTEL, OCL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL, 0};
     int32_t code = OCL_SUCCESS;
     void *p = NULL;
-    if (kind == BERTH_MEMORY_PINNED)
-        p = usm->clHostMemAllocINTEL(context, NULL, size_bytes, 0, &code);
-    else if (kind == BERTH_MEMORY_DEVICE)
-        p = usm->clDeviceMemAllocINTEL(context, device->id, NULL, size_bytes, 0, &code);
-    else
-        p = usm->clSharedMemAllocINTEL(context, device->id, NULL, size_bytes, 0, &code);
+    if (device->most_bytes && size_bytes > device->most_bytes)
+        p = ask_usm(device, context, kind, any_size, size_bytes, &code);
+    if (!p)
+        p = ask_usm(device, context, kind, NULL, size_bytes, &code);
     if (!p)
         return berth__ocl_fail_memory(device, code, size_bytes);
     *out = p;
@@ -154,10 +165,9 @@ static berth_status aligned_block(ocl_device *device, berth_memory_kind kind, si
     return berth__ocl_block(device, kind, size_bytes + alignment, raw);
 }
 
-berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
-                                 size_t alignment, berth_stream *stream, void **out)
+static berth_status allocate_counted(berth_device device, berth_memory_kind kind, size_t size_bytes,
+                                     size_t alignment, void **out)
 {
-    (void)stream;
     ocl_device *ocl = berth__ocl_device(device);
     berth_status status = berth__ocl_alive(ocl);
     if (status == BERTH_OK)
@@ -179,13 +189,24 @@ berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, si
     return BERTH_OK;
 }
 
-berth_status berth__ocl_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                                berth_stream *stream)
+berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
+                                 size_t alignment, berth_stream *stream, void **out)
 {
-    (void)size_bytes;
+    (void)stream;
+    ocl_device *ocl = berth__ocl_device(device);
+    atomic_fetch_add(&ocl->live, 1); /* first, so that its context stays */
+    berth_status status = allocate_counted(device, kind, size_bytes, alignment, out);
+    if (status != BERTH_OK)
+        atomic_fetch_sub(&ocl->live, 1);
+    return status;
+}
+
+static berth_status release_counted(berth_device device, berth_memory_kind kind, void *p,
+                                    berth_stream *stream)
+{
     ocl_device *ocl = berth__ocl_device(device);
     berth_status status = berth__ocl_check_kind(device, kind);
-    if (status == BERTH_OK && berth__ocl_is_forked())
+    if (status == BERTH_OK && (berth__ocl_is_forked() || atomic_load(&ocl->gone)))
         status = berth__ocl_alive(ocl);
     if (status != BERTH_OK)
         return status;
@@ -203,5 +224,15 @@ berth_status berth__ocl_release(berth_device device, berth_memory_kind kind, voi
         status = berth__ocl_free_on_stream(on, begin);
     if (status != BERTH_OK && raw) /* the block is still the caller's; there was room for it before */
         (void)berth__pointers_put(&raw_blocks, p, raw, BERTH__RANK_DEVICE);
+    return status;
+}
+
+berth_status berth__ocl_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
+                                berth_stream *stream)
+{
+    (void)size_bytes;
+    berth_status status = release_counted(device, kind, p, stream);
+    if (status == BERTH_OK)
+        atomic_fetch_sub(&berth__ocl_device(device)->live, 1);
     return status;
 }

@@ -53,6 +53,7 @@ static berth_status make(berth_device device, ocl_queue queue, bool shared, bert
         (void)berth__ocl.clGetCommandQueueInfo(queue, OCL_QUEUE_PROPERTIES, sizeof properties, &properties,
                                                NULL);
     stream->out_of_order = (properties & OCL_QUEUE_OUT_OF_ORDER) != 0;
+    atomic_fetch_add(&stream->device->live, 1);
     *out = &stream->base;
     return BERTH_OK;
 }
@@ -123,6 +124,7 @@ static void release_queue(ocl_leaving *leaving)
 {
     ocl_stream *stream = (ocl_stream *)((char *)leaving - offsetof(ocl_stream, leaving));
     (void)berth__ocl.clReleaseCommandQueue(stream->queue);
+    atomic_fetch_sub(&stream->device->live, 1);
     berth__heap_free(stream);
 }
 

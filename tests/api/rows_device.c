@@ -339,6 +339,11 @@ ROW(berth_opencl_adopt)
         berth_opencl_adopt(NULL, api_bool() ? devices : NULL, PICK(rooms), api_bool() ? &count : NULL));
 }
 
+ROW(berth_opencl_release)
+{
+    api_answer(berth_opencl_release(NULL)); /* any other pointer must be a context */
+}
+
 ROW(berth_opencl_device_find)
 {
     berth_device device;

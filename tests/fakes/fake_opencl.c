@@ -11,7 +11,14 @@
 
 const bool fake_memory_is_hidden = false;
 
-enum { DEVICES = 3, CL_INVALID = -30, MOST_QUEUES = 256, MOST_CALLBACKS = 4 };
+enum {
+    DEVICES = 3,
+    USM_MOST_BYTES = 256 << 20,
+    CL_INVALID = -30,
+    CL_INVALID_BUFFER_SIZE = -61,
+    MOST_QUEUES = 256,
+    MOST_CALLBACKS = 4
+};
 
 struct _cl_platform_id { /* NOLINT(bugprone-reserved-identifier): the driver's own tags, here and below */
     int unused;
@@ -108,13 +115,15 @@ int32_t clGetDeviceInfo(ocl_device_id device, uint32_t question, size_t room, vo
 {
     ENTER();
     const uint32_t yes = 1;
-    const uint64_t bytes = (uint64_t)1 << 30, coarse = OCL_SVM_COARSE;
+    const uint64_t bytes = (uint64_t)1 << 30, coarse = OCL_SVM_COARSE,
+                   most = device->number == 0 ? USM_MOST_BYTES : bytes;
     const char *extensions =
         device->number == 0 ? "cl_khr_fp64 cl_intel_unified_shared_memory" : "cl_khr_fp64";
     switch (question) {
     case OCL_DEVICE_AVAILABLE:
         return tell(&yes, sizeof yes, room, out, needed);
     case OCL_DEVICE_MAX_MEM_ALLOC_SIZE:
+        return tell(&most, sizeof most, room, out, needed);
     case OCL_DEVICE_GLOBAL_MEM_SIZE:
         return tell(&bytes, sizeof bytes, room, out, needed);
     case OCL_DEVICE_EXTENSIONS:
@@ -547,13 +556,21 @@ int32_t clReleaseMemObject(ocl_mem buffer)
 /* ---- The extension --------------------------------------------------------------------------------------
  */
 
-static void *usm_take(const char *function, ocl_context context, fake_kind kind, size_t size_bytes,
-                      int32_t *code)
+static bool allows_any_size(const uint64_t *properties)
+{
+    return properties && properties[0] == OCL_MEM_FLAGS_INTEL &&
+           properties[1] == OCL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL && properties[2] == 0;
+}
+
+static void *usm_take(const char *function, ocl_context context, fake_kind kind, const uint64_t *properties,
+                      size_t size_bytes, int32_t *code)
 {
     void *p = NULL;
     *code = fake_enter(function, FAKE_INIT);
-    if (*code == OCL_SUCCESS && context->device != 0)
+    if (*code == OCL_SUCCESS && (context->device != 0 || (properties && !allows_any_size(properties))))
         *code = CL_INVALID;
+    if (*code == OCL_SUCCESS && !properties && size_bytes > USM_MOST_BYTES)
+        *code = CL_INVALID_BUFFER_SIZE;
     if (*code == OCL_SUCCESS)
         *code = answer(fake_take(0, kind, size_bytes, NULL, &p));
     return p;
@@ -562,22 +579,22 @@ static void *usm_take(const char *function, ocl_context context, fake_kind kind,
 static void *clHostMemAllocINTEL(ocl_context context, const uint64_t *properties, size_t size_bytes,
                                  uint32_t alignment, int32_t *code)
 {
-    (void)properties, (void)alignment;
-    return usm_take(__func__, context, FAKE_HOST_BLOCK, size_bytes, code);
+    (void)alignment;
+    return usm_take(__func__, context, FAKE_HOST_BLOCK, properties, size_bytes, code);
 }
 
 static void *clDeviceMemAllocINTEL(ocl_context context, ocl_device_id device, const uint64_t *properties,
                                    size_t size_bytes, uint32_t alignment, int32_t *code)
 {
-    (void)device, (void)properties, (void)alignment;
-    return usm_take(__func__, context, FAKE_DEVICE_BLOCK, size_bytes, code);
+    (void)device, (void)alignment;
+    return usm_take(__func__, context, FAKE_DEVICE_BLOCK, properties, size_bytes, code);
 }
 
 static void *clSharedMemAllocINTEL(ocl_context context, ocl_device_id device, const uint64_t *properties,
                                    size_t size_bytes, uint32_t alignment, int32_t *code)
 {
-    (void)device, (void)properties, (void)alignment;
-    return usm_take(__func__, context, FAKE_MANAGED_BLOCK, size_bytes, code);
+    (void)device, (void)alignment;
+    return usm_take(__func__, context, FAKE_MANAGED_BLOCK, properties, size_bytes, code);
 }
 
 /* Waits for whatever may use the block. */

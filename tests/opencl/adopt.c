@@ -58,6 +58,61 @@ static void adopting_again_gives_the_same(void **state)
     clReleaseContext(second);
 }
 
+/* Not while something of it is there; afterwards its devices are lost, its place is free, and nothing of it stays. */
+static void a_context_is_given_back(void **state)
+{
+    (void)state;
+    cl_context context = new_context(), next = new_context();
+    berth_device a, b;
+    int32_t count = 0;
+    void *p = NULL, *q = NULL;
+    berth_stream *stream = NULL, *none = NULL;
+    berth_device_info info = {.struct_size = sizeof info};
+    assert_int_equal(berth_opencl_release(context), BERTH_NOT_FOUND);
+    assert_int_equal(berth_opencl_adopt(context, &a, 1, &count), BERTH_OK);
+    assert_int_equal(berth_device_allocate(a, BERTH_MEMORY_DEVICE, 64, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_zero(a, p, 64, NULL, true), BERTH_OK); /* on a queue that is kept */
+    assert_int_equal(berth_stream_create(a, &stream), BERTH_OK);
+    assert_int_equal(berth_opencl_release(context), BERTH_BUSY);
+    assert_int_equal(berth_device_release(a, BERTH_MEMORY_DEVICE, p, 64, stream), BERTH_OK);
+    assert_int_equal(berth_opencl_release(context), BERTH_BUSY);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK); /* it works on as before */
+    berth_stream_destroy(stream);
+    assert_int_equal(berth_opencl_release(context), BERTH_OK);
+    assert_int_equal(references(context), 1);
+    assert_int_equal(berth_opencl_release(context), BERTH_NOT_FOUND);
+    assert_int_equal(berth_device_allocate(a, BERTH_MEMORY_DEVICE, 64, 64, NULL, &q), BERTH_DEVICE_LOST);
+    assert_non_null(strstr(berth_last_error()->message, "berth_opencl_release"));
+    assert_int_equal(berth_device_release(a, BERTH_MEMORY_DEVICE, p, 64, NULL), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_stream_create(a, &none), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_describe(a, &info), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_device_native(a, &q), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_opencl_device_id(a, &q), BERTH_NOT_FOUND);
+    assert_int_equal(berth_opencl_adopt(next, &b, 1, &count), BERTH_OK);
+    assert_true(berth_device_equal(a, b));
+    assert_int_equal(berth_device_allocate(b, BERTH_MEMORY_DEVICE, 64, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_device_release(b, BERTH_MEMORY_DEVICE, p, 64, NULL), BERTH_OK);
+    assert_int_equal(berth_opencl_release(next), BERTH_OK);
+    assert_int_equal(berth_opencl_release(NULL), BERTH_INVALID_ARGUMENT);
+    clReleaseContext(context);
+    clReleaseContext(next);
+}
+
+/* More often than there are places. */
+static void contexts_come_and_go(void **state)
+{
+    (void)state;
+    cl_context context = new_context();
+    for (int i = 0; i < 600; i++) {
+        berth_device a;
+        int32_t count = 0;
+        assert_int_equal(berth_opencl_adopt(context, &a, 1, &count), BERTH_OK);
+        assert_int_equal(berth_opencl_release(context), BERTH_OK);
+    }
+    assert_int_equal(references(context), 1);
+    clReleaseContext(context);
+}
+
 static void devices_and_ordinals(void **state)
 {
     (void)state;
@@ -204,6 +259,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adopting_again_gives_the_same),
+        cmocka_unit_test(a_context_is_given_back),
+        cmocka_unit_test(contexts_come_and_go),
         cmocka_unit_test(devices_and_ordinals),
         cmocka_unit_test(queues_of_other_contexts_are_refused),
         cmocka_unit_test(kernels_on_several_queues_with_a_pool),
