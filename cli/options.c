@@ -71,6 +71,13 @@ static int store(const char *verb, const struct cli_option *option, const char *
         if (read_seconds(text, option->value))
             return CLI_OK;
         return cli_misuse(verb, "%s wants a number of seconds above 0, not '%s'", option->name, text);
+    case CLI_LIST: {
+        cli_list *list = option->value;
+        if (list->count == CLI_LIST_ROOM)
+            return cli_misuse(verb, "%s is given more than %d times", option->name, CLI_LIST_ROOM);
+        list->items[list->count++] = text;
+        return CLI_OK;
+    }
     }
     return CLI_MISUSE;
 }

@@ -12,7 +12,15 @@ enum cli_option_kind {
     CLI_SIZE,    /* uint64_t, with suffixes; above 0 */
     CLI_NUMBER,  /* uint64_t */
     CLI_SECONDS, /* double, above 0 */
+    CLI_LIST,    /* cli_list: may be given several times */
 };
+
+enum { CLI_LIST_ROOM = 32 };
+
+typedef struct cli_list {
+    const char *items[CLI_LIST_ROOM];
+    size_t count;
+} cli_list;
 
 struct cli_option {
     const char *name;  /* "--json" */

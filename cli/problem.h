@@ -3,10 +3,15 @@
 #define BERTH_CLI_PROBLEM_H
 
 #include "berth/problem_file.h"
+#include "cli/model.h"
 
 /* Reads `path` ("-": the standard input) and says its notices on stderr, but for that of an offset column if
  * `wants_offsets`. CLI_OK with *out, which the caller destroys, or the exit code after a complaint. */
 int cli_problem_read(const char *verb, const char *path, bool wants_offsets, berth_problem_file **out);
+
+/* The same for a model, read as `options` say. *model is NULL if the file is none; it belongs to the command and lives until its end. */
+int cli_problem_read_model(const char *verb, const char *path, bool wants_offsets,
+                           const cli_model_options *options, berth_problem_file **out, cli_model **model);
 
 /* Complains about a failure that concerns the file. */
 int cli_problem_fail(const char *verb, berth_status status, const char *path);

@@ -15,14 +15,16 @@
 enum { LISTED = 8 };
 
 typedef struct plan_request {
-    const char *input, *output, *solver, *effort, *without, *colour;
+    const char *input, *output, *write, *solver, *effort, *without, *colour;
     uint64_t capacity, alignment, seed, step_budget, width, height;
     double budget_seconds;
     bool minimise, json, explain;
+    cli_model_options model;
 } plan_request;
 
 typedef struct plan_answer {
     berth_problem_file *file;
+    cli_model *model; /* NULL: the input is none */
     berth_problem problem;
     uint64_t *offsets;
     cli_solving solving;
@@ -71,6 +73,7 @@ static int read_request(int argc, char **argv, plan_request *r)
 {
     const struct cli_option options[] = {
         {"--output", "-o", CLI_TEXT, &r->output},
+        {"--write", NULL, CLI_TEXT, &r->write},
         {"--solver", NULL, CLI_TEXT, &r->solver},
         {"--capacity", NULL, CLI_SIZE, &r->capacity},
         {"--minimise", NULL, CLI_FLAG, &r->minimise},
@@ -85,6 +88,7 @@ static int read_request(int argc, char **argv, plan_request *r)
         {"--width", NULL, CLI_NUMBER, &r->width},
         {"--height", NULL, CLI_NUMBER, &r->height},
         {"--color", NULL, CLI_TEXT, &r->colour},
+        CLI_MODEL_OPTIONS(r->model),
     };
     size_t count;
     int code = cli_options_read("plan", argc, argv, options, sizeof options / sizeof options[0], &r->input, 1,
@@ -146,6 +150,8 @@ static void print_json(const plan_request *r, const plan_answer *a)
     cli_json_signed(&json, "binding_time", c->binding_time);
     cli_json_number(&json, "binding_buffers", c->binding_buffers);
     cli_json_text(&json, "fingerprint", fingerprint);
+    if (a->model)
+        cli_model_json(&json, a->model, c, a->offsets);
     cli_json_end(&json);
 }
 
@@ -243,6 +249,8 @@ static bool print_report(FILE *out, const plan_request *r, const plan_answer *a)
     berth_problem_live(&a->problem, c->binding_time, live, LISTED, &count);
     size_t listed = count < LISTED ? count : LISTED;
     print_figures(out, r, a);
+    if (a->model)
+        cli_model_report(out, a->model, c);
     if (r->explain)
         print_phases(out, &a->solving);
     print_binding(out, a, live, listed);
@@ -284,14 +292,29 @@ static int say_whether_it_fits(const plan_request *r, const plan_answer *a)
     return CLI_NO;
 }
 
+/* As rows, or as constants if the name says so. */
+static int keep(const plan_request *r, const plan_answer *a)
+{
+    size_t length = strlen(r->output);
+    if (length > 2 && strcmp(r->output + length - 2, ".h") == 0)
+        return cli_header_write("plan", a->file, a->offsets, a->solving.certificate.peak_bytes, r->output);
+    berth_status status = berth_problem_file_write(a->file, a->offsets, r->output);
+    return status ? cli_fail("plan", status, "") : CLI_OK;
+}
+
 static int answer(const plan_request *r, plan_answer *a)
 {
     bool to_stdout = r->output && cli_is_stdout(r->output);
     /* A plan that does not fit is no answer to keep: what the file holds may be one that does. */
     if (r->output && a->solving.certificate.fits == BERTH_FITS_YES) {
-        berth_status status = berth_problem_file_write(a->file, a->offsets, r->output);
-        if (status)
-            return cli_fail("plan", status, "");
+        int code = keep(r, a);
+        if (code)
+            return code;
+    }
+    if (r->write && a->solving.certificate.fits == BERTH_FITS_YES) {
+        int code = cli_model_write("plan", a->model, a->offsets, a->solving.certificate.peak_bytes, r->write);
+        if (code)
+            return code;
     }
     if (r->json)
         print_json(r, a);
@@ -308,9 +331,13 @@ static int plan_run(int argc, char **argv)
     if (!code)
         code = read_effort(r.effort, &a.solving.options.effort);
     if (!code)
-        code = cli_problem_read("plan", r.input, false, &a.file);
-    if (code)
+        code = cli_problem_read_model("plan", r.input, false, &r.model, &a.file, &a.model);
+    if (!code && r.write && !a.model)
+        code = cli_misuse("plan", "--write is for .tflite models");
+    if (code) {
+        berth_problem_file_destroy(a.file);
         return code;
+    }
     a.problem = *berth_problem_file_problem(a.file);
     a.problem.capacity_bytes = r.capacity;
     a.problem.alignment = r.alignment ? (uint32_t)r.alignment : 1;
@@ -335,13 +362,14 @@ const struct cli_verb cli_verb_plan = {
     .help =
         "usage: berth plan INPUT [-o OUT.csv] [OPTION...]\n\n"
         "INPUT is a CSV file with the columns id,lower,upper,size (see berth help formats or "
-        "docs/formats.md);\n"
-        "- reads the standard input. Prints the peak, the lower bound, what separate allocations would "
-        "cost,\n"
-        "the binding moment with its largest buffers, and a map of time against address.\n\n"
-        "  -o, --output FILE     write the rows with their offsets, unless the plan does not fit; - is the "
-        "standard\n"
-        "                        output, and the report then goes to stderr\n"
+        "docs/formats.md)\n"
+        "or a model (.tflite, see docs/models.md); - reads CSV from the standard input. Prints the\n"
+        "peak, the lower bound, what separate allocations would cost, the binding moment with its largest "
+        "buffers, and a map of time against address.\n\n"
+        "  -o, --output FILE     write the rows with their offsets, or constants for C if it ends in .h, "
+        "unless the "
+        "plan\n"
+        "                        does not fit; - is the standard output, and the report then goes to stderr\n"
         "  --capacity BYTES      stop at the first plan that fits: 1048576, 512K, 16M; exit 1 if none is "
         "found\n"
         "  --minimise            with --capacity: go on for a smaller plan\n"
@@ -355,12 +383,20 @@ const struct cli_verb cli_verb_plan = {
         "  --json                print the figures as one JSON object\n"
         "  --explain             show what each phase of the search gained and cost\n"
         "  --without PHASE,...   leave phases of auto out, to see what they are worth\n"
+        "  --dim NAME=N          of a model: the size of a dimension that it leaves open, TENSOR:AXIS=N for "
+        "one "
+        "place,\n"
+        "                        *=N for all others; may be repeated\n"
+        "  --runtime NAME        of a model: who runs it, micro (the default) or tflite\n"
+        "  --write OUT.tflite    the model with the plan in its metadata, for TensorFlow Lite Micro\n"
         "  --width N, --height N of the map, in characters; else the terminal's\n"
         "  --color WHEN          auto, always or never\n\n"
         "Ctrl-C keeps the best plan found so far.\n\n"
         "examples:\n"
         "  berth plan model.csv\n"
         "  berth plan model.csv --capacity 16M -o planned.csv\n"
-        "  berth plan - --json < model.csv\n",
+        "  berth plan - --json < model.csv\n"
+        "  berth plan model.tflite --capacity 64K --write planned.tflite\n"
+        "  berth plan model.tflite -o plan.h\n",
     .run = plan_run,
 };

@@ -13,6 +13,7 @@ typedef struct show_request {
     const char *input, *colour;
     uint64_t width, height;
     bool ascii;
+    cli_model_options model;
 } show_request;
 
 /* The offsets that the file has, proven, or a plan made for the purpose. */
@@ -57,6 +58,7 @@ static int show_run(int argc, char **argv)
         {"--height", NULL, CLI_NUMBER, &r.height},
         {"--color", NULL, CLI_TEXT, &r.colour},
         {"--ascii", NULL, CLI_FLAG, &r.ascii},
+        CLI_MODEL_OPTIONS(r.model),
     };
     size_t count;
     bool colour;
@@ -69,7 +71,8 @@ static int show_run(int argc, char **argv)
     if (!cli_map_colour(r.colour, stdout, &colour))
         return cli_misuse("show", "--color is auto, always or never, not '%s'", r.colour);
     berth_problem_file *file;
-    code = cli_problem_read("show", r.input, true, &file);
+    cli_model *model;
+    code = cli_problem_read_model("show", r.input, true, &r.model, &file, &model);
     if (code)
         return code;
     code = draw(&r, file);
@@ -86,7 +89,8 @@ const struct cli_verb cli_verb_show = {
         "see. A plan is proven before it is drawn; a problem without offsets is planned first.\n\n"
         "  --width N, --height N  in characters; else the terminal's, or 80 by 22\n"
         "  --color WHEN           auto (on a terminal), always or never\n"
-        "  --ascii                nothing beyond ASCII\n\n"
+        "  --ascii                nothing beyond ASCII\n"
+        "  --dim, --runtime       of a model, as for berth plan\n\n"
         "examples:\n"
         "  berth show planned.csv\n"
         "  berth plan model.csv -o - 2>/dev/null | berth show - --width 120\n",

@@ -12,6 +12,9 @@ import sys
 
 from reading import blocks, documents, prose, read
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import make_tflite  # noqa: E402
+
 STARTS = re.compile(r"^(\$ |\./dev\b|berth [a-z]|cmake |build/|build-bench/|bench/run|tools/\w+ |PYTHONPATH=|BERTH_\w+=\S* .*\./)")
 
 
@@ -87,6 +90,8 @@ class Berth:
         self.environment = dict(os.environ, PATH=os.path.join(work, "bin") + ":" + os.environ["PATH"], LC_ALL="C.UTF-8", TERM="dumb")
         for name in ("NO_COLOR", "COLUMNS", "BERTH_CONF", "BERTH_LOG", "BERTH_SHOW_STATS"):
             self.environment.pop(name, None)
+        with open(os.path.join(work, "model.tflite"), "wb") as file:
+            file.write(make_tflite.write(make_tflite.chain([100, 200, 48])))
         self.run("berth plan model.csv -o planned.csv")
 
     def run(self, command):

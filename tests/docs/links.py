@@ -6,7 +6,7 @@ import sys
 
 from reading import documents, prose, read
 
-TOPS = "src|include|cli|tests|docs|tools|bench|bindings|examples|fuzz|cmake|completions"
+TOPS = "src|include|cli|format|tests|docs|tools|bench|bindings|examples|fuzz|cmake|completions"
 
 
 def anchors(text):

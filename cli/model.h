@@ -1,0 +1,62 @@
+/* A model of a neural network as a problem: which tensors live when, and what the runtime itself would take. */
+#ifndef BERTH_CLI_MODEL_H
+#define BERTH_CLI_MODEL_H
+
+#include "berth/problem_file.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "format/model.h"
+
+/* What a verb may say about how a model is read. */
+typedef struct cli_model_options {
+    cli_list dims;
+    const char *runtime; /* micro, tflite or ort; NULL: by the format */
+} cli_model_options;
+
+/* The rows of the options that belong to models, for a verb's table. */
+#define CLI_MODEL_OPTIONS(options)                      \
+    {"--dim", NULL, CLI_LIST, &(options).dims},         \
+    {                                                   \
+        "--runtime", NULL, CLI_TEXT, &(options).runtime \
+    }
+
+typedef struct cli_model {
+    const uint8_t *data;
+    size_t size;
+    format_model model;
+    format_lives lives;
+    format_runtime runtime;
+    char *text; /* the problem as CSV */
+    size_t text_bytes;
+    uint32_t *rows; /* the tensor of each row */
+    size_t row_count;
+    uint64_t greedy_bytes; /* 0: not known */
+    uint64_t variable_bytes, persistent_bytes;
+    int32_t *carried; /* by tensor: the plan in its metadata, if that has a place for every row; else NULL */
+} cli_model;
+
+/* Whether the file is a model, by its bytes or its name. False for what cannot be read: another reader complains. */
+bool cli_is_model(const char *path);
+
+/* CLI_OK with *out, or the exit code after a complaint. */
+int cli_model_read(const char *verb, const char *path, const cli_model_options *options, cli_model **out);
+void cli_model_destroy(cli_model *model);
+
+/* The name of the operator that runs at a time, with its number. */
+enum { CLI_OPERATOR_ROOM = 96 };
+const char *cli_model_operator(const cli_model *model, int64_t time, char text[CLI_OPERATOR_ROOM]);
+
+/* What the report says beyond the plan. */
+void cli_model_report(FILE *out, const cli_model *model, const berth_certificate *certificate);
+void cli_model_json(cli_json *json, const cli_model *model, const berth_certificate *certificate,
+                    const uint64_t *offsets);
+
+/* Writes the model with the plan in its metadata. CLI_OK, or the exit code after a complaint. */
+int cli_model_write(const char *verb, const cli_model *model, const uint64_t *offsets, uint64_t peak,
+                    const char *path);
+
+/* Writes any plan as constants for C and C++. The same. */
+int cli_header_write(const char *verb, const berth_problem_file *file, const uint64_t *offsets, uint64_t peak,
+                     const char *path);
+
+#endif

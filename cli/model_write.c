@@ -1,0 +1,150 @@
+/* Gives a plan back: as a model that carries it, or as constants for a C program. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/model.h"
+#include "cli/problem.h"
+#include "cli/size.h"
+#include "format/tflite.h"
+
+/* Writes beside the place and moves it there, so that a full disk leaves what was there. */
+static int write_whole(const char *verb, const char *path, const void *data, size_t size)
+{
+    char beside[4096];
+    int length = snprintf(beside, sizeof beside, "%s.berth.%ld.tmp", path, (long)getpid());
+    FILE *out = length > 0 && (size_t)length < sizeof beside ? fopen(beside, "wxb") : NULL;
+    bool done = out && fwrite(data, 1, size, out) == size;
+    if (out)
+        done = fclose(out) == 0 && done;
+    if (done && rename(beside, path) == 0)
+        return CLI_OK;
+    int reason = errno;
+    if (out)
+        unlink(beside);
+    fprintf(stderr, "berth %s: %s: it cannot be written: %s\n", verb, path, strerror(reason));
+    return CLI_SURROUNDINGS;
+}
+
+/* TensorFlow Lite Micro looks offsets up by a tensor's number in its own subgraph, so that tensors of several subgraphs read one
+ * place. A number stays out of the plan (the runtime then chooses) where two that need room would read it, by this count or by one
+ * that goes on through all subgraphs. */
+static void drop_ambiguous(const format_model *model, const format_lives *lives, int32_t *plan)
+{
+    for (size_t i = 0; i < model->tensor_count && model->subgraph_count > 1; i++) {
+        const format_tensor *tensor = &model->tensors[i];
+        if (lives->tensors[i].first == FORMAT_NEVER || !tensor->subgraph)
+            continue;
+        plan[i] = -1;
+        plan[tensor->local] = -1;
+    }
+}
+
+static int32_t *plan_by_tensor(const cli_model *m, const uint64_t *offsets)
+{
+    int32_t *plan = malloc((m->model.tensor_count + 1) * sizeof *plan);
+    if (!plan)
+        return NULL;
+    memset(plan, 0xff, m->model.tensor_count * sizeof *plan);
+    for (size_t i = 0; i < m->row_count; i++)
+        plan[m->rows[i]] = offsets[i] <= INT32_MAX ? (int32_t)offsets[i] : -1;
+    drop_ambiguous(&m->model, &m->lives, plan);
+    return plan;
+}
+
+/* What the runtime takes with these offsets, where it chooses some itself. */
+static uint64_t taken_with(const cli_model *m, const int32_t *plan)
+{
+    int64_t *pins = malloc((m->model.tensor_count + 1) * sizeof *pins);
+    if (!pins)
+        return 0;
+    for (size_t i = 0; i < m->model.tensor_count; i++)
+        pins[i] = plan[i];
+    uint64_t taken = format_greedy(&m->model, &m->lives, m->runtime, pins, NULL);
+    free(pins);
+    return taken;
+}
+
+int cli_model_write(const char *verb, const cli_model *m, const uint64_t *offsets, uint64_t peak,
+                    const char *path)
+{
+    format_error error = {0};
+    uint8_t *out = NULL;
+    size_t size = 0;
+    if (!format_is_tflite(m->data, m->size) || m->runtime != FORMAT_MICRO)
+        return cli_misuse(verb, "--write is for .tflite models as TensorFlow Lite Micro runs them");
+    int32_t *plan = plan_by_tensor(m, offsets);
+    if (!plan)
+        return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
+    uint64_t taken = taken_with(m, plan);
+    berth_status status =
+        format_tflite_write(m->data, m->size, plan, m->model.tensor_count, NULL, &out, &size, &error);
+    free(plan);
+    if (status) {
+        fprintf(stderr, "berth %s: %s\n", verb, error.words);
+        return cli_exit_for(status);
+    }
+    int code = write_whole(verb, path, out, size);
+    free(out);
+    if (!code && taken > peak)
+        fprintf(
+            stderr,
+            "berth %s: %s: the runtime reads offsets by number in each subgraph, so that some are left to "
+            "it; it takes %" PRIu64 " bytes\n",
+            verb, path, taken);
+    return code;
+}
+
+/* ---- A header ----------------------------------------------------------------------------------------- */
+
+static void put_comment(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        fputc(*text == '*' || *text == '/' || *text == '\\' ? '_' : *text, out);
+}
+
+static void put_header(FILE *out, const berth_problem_file *file, const uint64_t *offsets, uint64_t peak)
+{
+    const berth_problem *problem = berth_problem_file_problem(file);
+    char id[CLI_ID_ROOM];
+    fprintf(out,
+            "/* A plan made by berth: where each buffer lies in one arena. */\n"
+            "#ifndef BERTH_PLAN_GENERATED_H\n#define BERTH_PLAN_GENERATED_H\n\n"
+            "#define BERTH_PLAN_BYTES %" PRIu64 "u\n#define BERTH_PLAN_BUFFERS %zuu\n\n"
+            "/* Define BERTH_PLAN_ARENA_BYTES as the size of the arena before this file is included. */\n"
+            "#ifdef BERTH_PLAN_ARENA_BYTES\n#ifdef __cplusplus\n"
+            "static_assert(BERTH_PLAN_ARENA_BYTES >= BERTH_PLAN_BYTES, \"the arena is too small for the "
+            "plan\");\n"
+            "#else\n"
+            "_Static_assert(BERTH_PLAN_ARENA_BYTES >= BERTH_PLAN_BYTES, \"the arena is too small for the "
+            "plan\");\n"
+            "#endif\n#endif\n\n"
+            "static const unsigned long long berth_plan_offsets[] = {\n",
+            peak, problem->buffer_count);
+    for (size_t i = 0; i < problem->buffer_count; i++) {
+        fprintf(out, "    %" PRIu64 "u, /* ", offsets[i]);
+        put_comment(out, cli_problem_id(file, i, id));
+        fprintf(out, ", %" PRIu64 " bytes */\n", problem->buffers[i].size_bytes);
+    }
+    fprintf(out, "%s};\n\n#endif\n", problem->buffer_count ? "" : "    0\n");
+}
+
+int cli_header_write(const char *verb, const berth_problem_file *file, const uint64_t *offsets, uint64_t peak,
+                     const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
+    put_header(out, file, offsets, peak);
+    bool done = !ferror(out);
+    done = fclose(out) == 0 && done;
+    int code = done ? write_whole(verb, path, text, size) : cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
+    free(text);
+    return code;
+}
