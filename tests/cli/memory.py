@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""memory.py BERTH: what `berth plan -o` takes at most, in bytes a row, for problems of many kinds.
+"""memory.py BERTH: what `berth plan -o` and `berth check` of its plan take at most, in bytes a row, for problems of many kinds.
 
 A million rows each; the process itself is 3 bytes a row of it. Nothing here depends on the machine's speed.
 """
@@ -27,15 +27,15 @@ def named(rng, i):
     return f"layer.{i}.weight,{lower},{lower + 1 + int(rng.random() * 100)},{1 + int(rng.random() * 100000)}\n"
 
 
-def peak_bytes(berth, problem, planned):
+def peak_bytes(*command):
     child = os.fork()
     if child == 0:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
-        os.execv(berth, [berth, "plan", problem, "-o", planned])
+        os.execv(command[0], command)
     _, status, usage = os.wait4(child, 0)
     if status != 0:
-        sys.exit(f"berth plan ended with status {status}")
+        sys.exit(f"berth {command[1]} ended with status {status}")
     return usage.ru_maxrss * 1024
 
 
@@ -48,9 +48,10 @@ def main():
             with open(problem, "w", encoding="ascii") as out:
                 out.write("id,lower,upper,size\n")
                 out.writelines(make(rng, i) for i in range(ROWS))
-            bytes_a_row = peak_bytes(sys.argv[1], problem, planned) / ROWS
-            print(f"{make.__name__}: {bytes_a_row:.1f} bytes a row")
-            failed |= bytes_a_row > BYTES_A_ROW
+            for words in (["plan", problem, "-o", planned], ["check", planned]):
+                bytes_a_row = peak_bytes(sys.argv[1], *words) / ROWS
+                print(f"{make.__name__}, {words[0]}: {bytes_a_row:.1f} bytes a row")
+                failed |= bytes_a_row > BYTES_A_ROW
     return 1 if failed else 0
 
 
