@@ -22,7 +22,9 @@ typedef struct berth_pool_options {
     bool compacting;
     size_t reserve_bytes; /* address space to reserve where the device can, and no more; 0: chosen */
     size_t segment_bytes; /* what is taken from other devices at a time, at least; 0: 20 MiB */
-    berth_allocator *shares_limits_with; /* another pool: this one is private, its limits are the other's */
+    /* Another pool: this one is private, its limits are the other's. What lies idle in one is not given back for the
+     * other, unless on_failure trims it. */
+    berth_allocator *shares_limits_with;
     /* Called without a lock when an allocation would fail, before it does: gives memory back elsewhere and
      * returns true to have the pool try once more. */
     bool (*on_failure)(void *context, size_t size_bytes);
