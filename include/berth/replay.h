@@ -29,7 +29,9 @@ extern "C" {
 /* An allocator over `inner`, on whatever device that is, that serves the allocations of `plan` from a block
  * of its own during a replay scope. Retains both; the plan may still be empty. Outside scopes everything is
  * forwarded. Blocks are taken from `inner` when a thread first replays, and kept; berth_trim gives idle ones
- * back. Pointers of a plan have no recorded size of their own, so the allocator does not track sizes. The
+ * back. Figures, scopes' too, count what is live in blocks and not the blocks: what the program allocated. A peak
+ * is exact while one thread replays and no block has been given back; otherwise it is an upper bound. Pointers of
+ * a plan have no recorded size of their own, so the allocator does not track sizes. The
  * caller owns one reference; live blocks keep the allocator alive after the last. Any thread. BERTH_OK,
  * BERTH_INVALID_ARGUMENT (NULL, a NULL plan too), BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, berth_allocator **out);
@@ -41,6 +43,12 @@ BERTH_API berth_status berth_planned_set_plan(berth_allocator *planned, berth_pl
 
 /* The plan in use; the caller gets a reference. NULL if `planned` is not a planned allocator. */
 BERTH_API berth_plan *berth_planned_plan(berth_allocator *planned);
+
+/* Shows what is live in the blocks of `planned`: address, size of the place, what was asked for of it, and the
+ * address of its block as `segment`. A run of another thread that has left its plan is not shown, but for what
+ * outlived earlier ones. `visit` as in berth_snapshot. Any thread; exact when no call is in flight. BERTH_OK, BERTH_INVALID_ARGUMENT,
+ * BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_planned_visit(berth_allocator *planned, berth_block_fn visit, void *context);
 
 /* ---- Scopes ------------------------------------------------------------------------------------------ */
 
@@ -236,7 +244,7 @@ static inline void *berth_run_allocate(berth_run *run, size_t size_bytes, size_t
     const berth_step *step = run->next;
     if (__builtin_expect(!berth_run_expects(run, size_bytes, alignment), 0))
         return berth_run_allocate_slow(run, size_bytes, alignment);
-    run->next = step + 1;
+    __atomic_store_n(&run->next, step + 1, __ATOMIC_RELAXED);
     return run->base + step->offset;
 }
 
@@ -252,7 +260,7 @@ static inline berth_status berth_run_deallocate(berth_run *run, void *p)
     const berth_step *step = run->next;
     if (__builtin_expect(!berth_run_expects_free(run, p), 0))
         return berth_run_deallocate_slow(run, p);
-    run->next = step + 1;
+    __atomic_store_n(&run->next, step + 1, __ATOMIC_RELAXED);
     return BERTH_OK;
 }
 

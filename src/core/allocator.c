@@ -154,6 +154,8 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
     a->embedded = true;
     a->header = BERTH__HEADER_NONE;
     a->knows_blocks = false;
+    a->metered = false;
+    a->in_use = NULL;
     a->show_stats = NULL;
     atomic_init(&a->references, 1);
     fill_absent(&a->ops);

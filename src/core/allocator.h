@@ -43,6 +43,10 @@ struct berth_allocator {
     /* What it says of sizes is about its own blocks: a pointer that it does not find is no live block. Not so
      * for a user's wrapper with blocks of its own, whose questions go to an inner allocator. */
     bool knows_blocks;
+    bool metered; /* a scope meter counts what it hands out */
+    /* Its bytes_in_use alone, for who asks at every run: all figures take ten times as long. NULL: ask for those. */
+    uint64_t (*in_use)(void *self);
+    void *in_use_self;
     void (*show_stats)(void *self, bool show); /* NULL: its figures cannot be switched this way */
 };
 

@@ -129,6 +129,11 @@ void berth__wrapper_init(berth__wrapper *w, const berth_allocator_ops *ops, bert
     berth__allocator_init(&w->base, ops, w);
     w->inner = berth_allocator_retain(inner);
     w->base.knows_blocks = inner->knows_blocks && ops->requested_size == forward_requested_size;
+    w->base.metered = inner->metered;
+    if (ops->stats == forward_stats) {
+        w->base.in_use = inner->in_use;
+        w->base.in_use_self = inner->in_use_self;
+    }
     if (ops->allocate == forward_allocate) {
         w->base.allocate = inner->allocate;
         w->base.allocate_self = inner->allocate_self;

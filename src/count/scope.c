@@ -10,6 +10,8 @@
 
 _Thread_local berth__holder *berth__holder_mine;
 _Thread_local berth_scope *berth__scope_innermost;
+_Thread_local berth__late_counter berth__counts_late;
+const char berth__label_uncounted[] = "planned block";
 #define innermost berth__scope_innermost
 
 /* ---- Records that live as long as the process ---------------------------------------------------- */
@@ -157,6 +159,8 @@ static uint64_t tag_of(berth__holder *mine, berth__label *label)
 uint64_t berth__account_find(const berth_request *request)
 {
     const char *text = berth__label_text(request);
+    if (text == berth__label_uncounted)
+        return 0;
     berth__holder *mine = berth__holder_here();
     if (!mine)
         return berth__label_find(NULL, text)->number + 1;
@@ -251,6 +255,7 @@ void berth_scope_begin(berth_scope *scope, const char *label)
                    label ? label : "without a label");
         return;
     }
+    berth__count_now();
     berth__holder *mine = look_at_mine();
     scope->label = label;
     scope->outer = innermost;
@@ -282,6 +287,7 @@ static void count_scope(berth__holder *mine, const berth_scope *scope)
 static void end_innermost(void)
 {
     berth_scope *scope = innermost;
+    berth__count_now();
     berth__holder *mine = look_at_mine();
     innermost = scope->outer;
     berth__scope_forget();
@@ -327,6 +333,7 @@ uint64_t berth_scope_peak_bytes(const berth_scope *scope)
 {
     if (!scope || !is_open(scope))
         return scope ? scope->peak_bytes : 0;
+    berth__count_now();
     berth__holder *mine = look_at_mine();
     if (!mine)
         return 0;
@@ -340,6 +347,7 @@ uint64_t berth_scope_peak_bytes(const berth_scope *scope)
 
 int64_t berth_scope_held_bytes(const berth_scope *scope)
 {
+    berth__count_now();
     return scope && berth__holder_mine ? berth__holder_held(berth__holder_mine) - scope->entry_bytes : 0;
 }
 
@@ -349,6 +357,7 @@ berth_status berth_scope_visit(berth_scope_fn visit, void *context)
 {
     if (!visit)
         return berth__fail(BERTH_INVALID_ARGUMENT, "there is no function to show the labels to");
+    berth__count_now();
     uint32_t count = atomic_load_explicit(&label_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t in_use = berth__quota_in_use(&labels[i].quota), peak = berth__quota_peak(&labels[i].quota);
@@ -396,6 +405,7 @@ berth_status berth_scope_visit_threads(berth_scope_fn visit, void *context)
 
 void berth_scope_thread_bytes(uint64_t *held_bytes, uint64_t *peak_bytes)
 {
+    berth__count_now();
     berth__holder *mine = look_at_mine();
     int64_t held = mine ? berth__holder_held(mine) : 0, peak = mine ? LOAD(mine->peak_bytes) : 0;
     if (mine && LOAD(mine->top_bytes) > peak)

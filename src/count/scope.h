@@ -113,6 +113,27 @@ void berth__account_sub(uint64_t tag, uint64_t size_bytes);
  * filled. */
 uint64_t berth__account_find(const berth_request *request);
 
+/* The label, by address, of blocks that are nobody's yet: a planned allocator's, which it counts by what is live
+ * in them. They have tag 0. */
+extern BERTH__HIDDEN const char berth__label_uncounted[];
+
+/* Called on its own thread before anybody looks at the thread's figures or changes its scope: who counts late
+ * does it now. NULL: nobody does. One at a time; it is not called again from within. */
+typedef struct berth__late_counter {
+    void (*count)(void *context);
+    void *context;
+} berth__late_counter;
+extern BERTH__HIDDEN _Thread_local berth__late_counter berth__counts_late;
+static inline void berth__count_now(void)
+{
+    berth__late_counter late = berth__counts_late;
+    if (BERTH_LIKELY(!late.count))
+        return;
+    berth__counts_late.count = NULL;
+    late.count(late.context);
+    berth__counts_late = late;
+}
+
 /* What a thread holds: its own figure, or that of one that is gone. */
 static inline int64_t berth__holder_held(berth__holder *holder)
 {

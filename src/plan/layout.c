@@ -51,6 +51,9 @@ static void fill_steps(berth__plan_content *c, const uint32_t *frees)
             break;
         bool planned = e->freed_at != UINT32_MAX;
         live += planned ? e->size_bytes : 0;
+        c->sum_bytes += planned ? e->size_bytes : 0;
+        if (planned && e->size_bytes > c->largest_bytes)
+            c->largest_bytes = e->size_bytes;
         c->live_bytes[i] = live;
         c->most_bytes = live > c->most_bytes ? live : c->most_bytes;
         push_step(c, i, planned ? e->size_bytes : BERTH_STEP_FREE, planned ? e->offset : BERTH__NOWHERE);

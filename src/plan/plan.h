@@ -52,6 +52,8 @@ typedef struct berth__plan_content {
     uint32_t step_count;
     uint64_t *live_bytes;   /* planned bytes live right after allocation i */
     uint64_t most_bytes;    /* of these */
+    uint64_t sum_bytes;     /* of all planned allocations */
+    uint64_t largest_bytes; /* of these */
     uint64_t *rank_offsets; /* rising */
     uint32_t rank_count;
     uint32_t *slots; /* rank + 1 by hash of the offset; 0: empty */
@@ -66,6 +68,7 @@ typedef struct berth__plan_content {
 /* Bytes of a block that its plan may not use. */
 typedef struct berth__plan_range {
     uint64_t offset, size_bytes;
+    uint64_t asked_bytes, tag; /* how it is counted, and for whom; the plan does not look at them */
 } berth__plan_range;
 
 struct berth_plan {

@@ -144,6 +144,11 @@ static berth_status pool_stats(void *self, berth_stats *out)
     return BERTH_OK;
 }
 
+static uint64_t pool_in_use(void *self)
+{
+    return berth__meter_in_use(&((berth__pool *)self)->meter);
+}
+
 static berth_status pool_clear_stats(void *self)
 {
     berth__pool *pool = self;
@@ -351,6 +356,8 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     berth__allocator_init(&pool->base, &pool_ops, pool);
     pool->base.knows_blocks = true;
     pool->base.show_stats = pool_show_stats;
+    pool->base.in_use = pool_in_use;
+    pool->base.in_use_self = pool;
     berth__pool_enlist(pool);
     *out = &pool->base;
     return BERTH_OK;

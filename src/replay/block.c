@@ -1,6 +1,7 @@
 /* Blocks: which one a scope gets, and how it is made ready. */
 #include <string.h>
 
+#include "count/scope.h"
 #include "replay/replay.h"
 
 /* Without the lock, of a block that nobody else sees or that is running for the caller. */
@@ -8,12 +9,15 @@ static void give_memory_back(berth__planned *p, berth__block *b)
 {
     if (!b->base)
         return;
+    berth__count_block_changes(p);
     berth_status status = berth__marks_settle(b);
     if (status == BERTH_OK)
         status = berth__deallocate(p->base.inner, b->base, b->bytes, NULL);
     if (status != BERTH_OK)
         berth__log(BERTH_LOG_ERROR, "a planned block of %zu bytes is lost: %s", b->bytes,
                    berth_last_error()->message);
+    else
+        berth__count_block_back(p, b->given_bytes);
 }
 
 void berth__block_free(berth__planned *p, berth__block *b)
@@ -26,6 +30,7 @@ void berth__block_free(berth__planned *p, berth__block *b)
     berth__heap_free(b->remote);
     berth__heap_free(b->stragglers);
     berth__heap_free(b->short_bytes);
+    berth__heap_free(b->tags);
     berth__heap_free(b);
 }
 
@@ -130,6 +135,12 @@ static berth__block *best_shared(const berth__planned *p, size_t bytes, size_t a
     return held > 2 * live ? best : NULL;
 }
 
+/* How many accounts a run notes, one an allocation. */
+static size_t tags_for(const berth__planned *p, const berth__plan_content *plan)
+{
+    return p->base.inner->metered ? plan->count : 0;
+}
+
 /* With the lock: from now on frees by other threads are taken. */
 static void open_for(berth__block *b, berth__plan_content *plan)
 {
@@ -138,11 +149,11 @@ static void open_for(berth__block *b, berth__plan_content *plan)
 }
 
 /* With the lock. */
-static bool is_ready(const berth__block *b, const berth__plan_content *plan)
+static bool is_ready(const berth__planned *p, const berth__block *b, const berth__plan_content *plan)
 {
     return b->ledger.words && b->ledger.rank_count >= plan->rank_count && b->ledger.live == 0 &&
-           b->remote_words * 64 >= plan->rank_count && b->straggler_room >= plan->rank_count &&
-           !b->straggler_count;
+           b->remote_words * 64 >= plan->rank_count && b->tag_room >= tags_for(p, plan) &&
+           b->straggler_room >= plan->rank_count && !b->straggler_count;
 }
 
 /* One that needs nothing more has its plan when it comes back. */
@@ -156,7 +167,7 @@ static berth__block *claim(berth__planned *p, size_t bytes, size_t alignment, be
     }
     if (b)
         b->state = BERTH__BLOCK_RUNNING;
-    if (b && is_enough(b, bytes, alignment) && is_ready(b, plan))
+    if (b && is_enough(b, bytes, alignment) && is_ready(p, b, plan))
         open_for(b, plan);
     if (++p->running > p->most_running)
         p->most_running = p->running;
@@ -182,11 +193,26 @@ static berth__block *add_block(berth__planned *p)
     return b;
 }
 
+/* What the inner allocator counts for the block. */
+static size_t given_for(berth__planned *p, const void *base, size_t bytes)
+{
+    berth_allocator *inner = p->base.inner;
+    size_t given = 0;
+    if (base && inner->ops.tracks_sizes(inner->self) &&
+        inner->ops.allocated_size(inner->self, base, &given) == BERTH_OK)
+        return given;
+    return bytes;
+}
+
 static void set_memory(berth__planned *p, berth__block *b, void *base, size_t bytes, size_t alignment)
 {
+    size_t given = given_for(p, base, bytes);
+    if (base)
+        berth__count_block(p, given);
     berth__planned_lock(p);
     b->base = base;
     b->bytes = bytes;
+    b->given_bytes = given;
     b->alignment = alignment;
     if (base) {
         uintptr_t low = (uintptr_t)base, high = low + bytes;
@@ -200,13 +226,16 @@ static void set_memory(berth__planned *p, berth__block *b, void *base, size_t by
 
 static berth_status grow(berth__planned *p, berth__block *b, size_t bytes, size_t alignment)
 {
-    static const berth_request request = {sizeof request, 0, NULL, "planned block"};
+    static const berth_request request = {sizeof request, 0, NULL, berth__label_uncounted};
     if (is_enough(b, bytes, alignment))
         return BERTH_OK;
     give_memory_back(p, b);
     set_memory(p, b, NULL, 0, 1);
     void *base = NULL;
-    berth_status status = bytes ? berth__inner_allocate(p, bytes, alignment, &request, &base) : BERTH_OK;
+    if (bytes == 0)
+        return BERTH_OK;
+    berth__count_block_changes(p);
+    berth_status status = berth__inner_allocate(p, bytes, alignment, &request, &base);
     if (status == BERTH_OK)
         set_memory(p, b, base, bytes, alignment);
     return status;
@@ -268,12 +297,27 @@ static bool make_straggler_room(berth__block *b, size_t more)
     return true;
 }
 
+static bool make_tag_room(berth__block *b, size_t count)
+{
+    if (b->tag_room >= count)
+        return true;
+    uint16_t *larger = berth__heap_zalloc(count, sizeof *larger);
+    if (!larger)
+        return false;
+    berth__heap_free(b->tags);
+    b->tags = larger;
+    b->tag_room = count;
+    return true;
+}
+
 static berth_status prepare(berth__planned *p, berth__block *b, berth__plan_content *plan)
 {
     size_t words = ((size_t)plan->rank_count + 63) / 64;
     berth_status status = berth__ledger_prepare(&b->ledger, plan->rank_count);
     if (status != BERTH_OK)
         return status;
+    if (!make_tag_room(b, tags_for(p, plan)))
+        return no_room(plan);
     uint64_t *remote = words > b->remote_words ? berth__heap_zalloc(words, sizeof *remote) : NULL;
     if (words > b->remote_words && !remote)
         return no_room(plan);
@@ -345,6 +389,7 @@ void berth__block_give(berth__planned *p, berth__block *b)
     berth__planned_lock(p);
     p->running--;
     berth__stragglers_keep(p, b);
+    berth__count_keep(p, &b->replay);
     berth__plan_content *plan = b->plan;
     b->plan = NULL;
     bool inhabited = b->straggler_count != 0;

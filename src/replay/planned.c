@@ -37,12 +37,6 @@ berth_status berth__inner_gave_nothing(berth__planned *p, size_t size_bytes)
 
 /* ---- Pointers into blocks, from outside their scope -------------------------------------------------- */
 
-static bool may_be_ours(const berth__planned *p, const void *pointer)
-{
-    return (uintptr_t)pointer >= atomic_load_explicit(&p->low, memory_order_relaxed) &&
-           (uintptr_t)pointer < atomic_load_explicit(&p->high, memory_order_relaxed);
-}
-
 static berth_status bad_free(const char *what)
 {
     return berth__fail(BERTH_BAD_FREE, "the pointer lies in a planned block, %s", what);
@@ -65,17 +59,26 @@ static berth_status free_running(berth__block *b, uint64_t offset, berth_stream 
     return BERTH_OK;
 }
 
+static berth__replay *own_replay(const berth__planned *p)
+{
+    berth_run *run = berth_run_current();
+    return run && run->kind == BERTH_RUN_REPLAY && run->allocator == &p->base.base ? (berth__replay *)run
+                                                                                   : NULL;
+}
+
 /* BERTH_UNSUPPORTED: the pointer is not ours. BERTH_OUT_OF_HOST_MEMORY: the stream cannot be noted. After the
  * lock is given back only the last straggler's own block keeps the allocator. */
 static berth_status try_free(berth__planned *p, void *pointer, berth_stream *stream)
 {
     berth_status status = BERTH_UNSUPPORTED;
     bool last = false;
+    uint64_t asked = 0;
+    berth__replay *own = own_replay(p);
     berth__planned_lock(p);
     berth__block *b = berth__block_find(p, pointer);
     uint64_t offset = b ? (uintptr_t)pointer - (uintptr_t)b->base : 0;
     if (b)
-        status = berth__straggler_free(b, offset, stream, &last);
+        status = berth__straggler_free(b, offset, stream, &last, &asked);
     if (status == BERTH_NOT_FOUND && b->plan)
         status = free_running(b, offset, stream);
     else if (status == BERTH_NOT_FOUND)
@@ -83,6 +86,8 @@ static berth_status try_free(berth__planned *p, void *pointer, berth_stream *str
                                                "of an allocation"
                                              : "in which nothing is live: freed twice");
     berth__planned_unlock(p);
+    if (own && asked)
+        berth__count_beside(own, -(int64_t)asked);
     if (last)
         berth__block_put_away(p, b);
     return status;
@@ -91,7 +96,7 @@ static berth_status try_free(berth__planned *p, void *pointer, berth_stream *str
 berth_status berth__planned_free_foreign(berth__planned *p, void *pointer, size_t size_bytes,
                                          berth_stream *stream)
 {
-    if (BERTH_LIKELY(!may_be_ours(p, pointer)))
+    if (BERTH_LIKELY(!berth__planned_may_own(p, pointer)))
         return berth__deallocate(p->base.inner, pointer, size_bytes, stream);
     berth_status status = try_free(p, pointer, stream);
     if (status == BERTH_UNSUPPORTED)
@@ -111,16 +116,9 @@ typedef enum whose {
     OF_ANOTHER_THREAD, /* only that thread's scope knows whether it is live */
 } whose;
 
-static berth__replay *own_replay(const berth__planned *p)
-{
-    berth_run *run = berth_run_current();
-    return run && run->kind == BERTH_RUN_REPLAY && run->allocator == &p->base.base ? (berth__replay *)run
-                                                                                   : NULL;
-}
-
 static whose ask_whose(berth__planned *p, const void *pointer, size_t *size_bytes)
 {
-    if (!may_be_ours(p, pointer))
+    if (!berth__planned_may_own(p, pointer))
         return NOT_OURS;
     berth__replay *own = own_replay(p);
     berth__planned_lock(p);
@@ -185,7 +183,7 @@ static berth_status planned_reallocate(void *self, void *pointer, size_t old_byt
     berth__planned *p = self;
     berth_run *run = berth_run_current();
     /* In a scope it is an allocation and a free like any other; the front does both. */
-    if ((run && run->allocator == &p->base.base) || may_be_ours(p, pointer))
+    if ((run && run->allocator == &p->base.base) || berth__planned_may_own(p, pointer))
         return BERTH_UNSUPPORTED;
     return p->base.inner->ops.reallocate(p->base.inner->self, pointer, old_bytes, new_bytes, alignment,
                                          request, out);
@@ -194,7 +192,7 @@ static berth_status planned_reallocate(void *self, void *pointer, size_t old_byt
 static berth_status planned_record_use(void *self, const void *pointer, berth_stream *stream)
 {
     berth__planned *p = self;
-    if (!may_be_ours(p, pointer))
+    if (!berth__planned_may_own(p, pointer))
         return p->base.inner->ops.record_use(p->base.inner->self, pointer, stream);
     berth_status status = BERTH_NOT_FOUND;
     bool added = false;
@@ -286,11 +284,15 @@ berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, bert
     ops.allocated_size = NULL;
     ops.allocated_size_slow = planned_size_slow;
     ops.allocation_id = NULL;
+    ops.stats = berth__planned_stats;
+    ops.clear_stats = berth__planned_clear_stats;
     ops.trim = planned_trim;
     berth__wrapper_init(&p->base, &ops, inner);
     p->base.base.knows_blocks = inner->knows_blocks; /* what is not ours is asked there */
     p->on_host =
         BERTH__ANNOTATES() && berth__is_host_accessible(inner); /* asked for by memory checkers only */
+    berth_stats figures = {.struct_size = sizeof figures};
+    p->has_figures = inner->ops.stats(inner->self, &figures) == BERTH_OK;
     berth__fork_mutex_init(&p->guard);
     atomic_init(&p->keepers, 1);
     atomic_init(&p->low, UINTPTR_MAX);

@@ -24,12 +24,6 @@ uint32_t berth__replay_position(const berth__replay *r)
 
 /* ---- What was asked for ------------------------------------------------------------------------------ */
 
-/* Planned sizes unless somebody asked for less. */
-static uint64_t asked(const berth__replay *r, uint32_t id)
-{
-    return r->plan->entries[id].size_bytes - (r->block->is_short ? r->block->short_bytes[id] : 0);
-}
-
 static void raise_peak(berth__replay *r, uint64_t live)
 {
     if (live + r->fallback_live > r->report.peak_without_plan_bytes)
@@ -41,7 +35,7 @@ static uint64_t frees_before(const berth__replay *r, uint32_t step, uint32_t id)
 {
     uint64_t bytes = 0;
     for (uint32_t s = step; s < r->plan->entries[id].step; s++)
-        bytes += asked(r, r->plan->step_ids[s]);
+        bytes += berth__replay_asked(r, r->plan->step_ids[s]);
     return bytes;
 }
 
@@ -53,7 +47,7 @@ static void measure(berth__replay *r, uint32_t id)
     for (uint32_t i = r->measured; i < id; i++) {
         uint64_t live = c->live_bytes[i];
         if (r->block->is_short) {
-            live = r->measured_live += c->entries[i].rank == BERTH__NO_RANK ? 0 : asked(r, i);
+            live = r->measured_live += c->entries[i].rank == BERTH__NO_RANK ? 0 : berth__replay_asked(r, i);
             r->measured_live -= frees_before(r, c->entries[i].step + 1, i + 1);
         }
         most = live > most ? live : most;
@@ -113,6 +107,7 @@ void berth__replay_note_short(berth__replay *r, uint32_t id, size_t size_bytes)
         r->measured_live = live_at(r, r->plan->entries[id].step, id);
     }
     b->is_short = true;
+    atomic_store_explicit(&r->counted.is_short, true, memory_order_relaxed);
     b->short_bytes[id] = by;
 }
 
@@ -122,6 +117,7 @@ void berth__replay_leave_step(berth__replay *r)
 {
     if (r->tracked)
         return;
+    berth__count_run(r);
     const berth__plan_content *c = r->plan;
     berth__ledger *ledger = &r->block->ledger;
     uint32_t here = berth__replay_position(r);
@@ -141,14 +137,15 @@ void berth__replay_leave_step(berth__replay *r)
     r->planned_live = live_at(r, here, r->expected);
     r->report.from_plan += r->expected - r->entered - r->outside;
     r->tracked = true;
-    r->head.next = &berth__nothing_expected;
+    __atomic_store_n(&r->head.next, &berth__nothing_expected, __ATOMIC_RELEASE);
 }
 
 /* What is live is what the plan has live before allocation `expected`. */
 void berth__replay_enter_step(berth__replay *r)
 {
     r->synced = r->plan->entries[r->expected].step;
-    r->head.next = r->plan->steps + r->synced;
+    atomic_store_explicit(&r->counted.step, r->synced, memory_order_relaxed);
+    __atomic_store_n(&r->head.next, r->plan->steps + r->synced, __ATOMIC_RELEASE);
     r->entered = r->measured = r->expected;
     r->measured_live = r->planned_live;
     r->outside = 0;
@@ -202,7 +199,8 @@ void berth__replay_add(berth__replay *r, uint32_t id, size_t size_bytes)
     const berth__plan_entry *e = &r->plan->entries[id];
     berth__replay_note_short(r, id, size_bytes);
     berth__ledger_add(&r->block->ledger, e->rank, id);
-    r->planned_live += asked(r, id);
+    r->planned_live += berth__replay_asked(r, id);
+    berth__count_add(r, id);
     r->report.from_plan++;
     berth__replay_measure_now(r);
     if (id == r->expected) {
@@ -220,7 +218,8 @@ void berth__replay_remove(berth__replay *r, uint32_t rank)
 {
     uint32_t id = r->block->ledger.ids[rank];
     berth__ledger_remove(&r->block->ledger, rank);
-    r->planned_live -= asked(r, id);
+    r->planned_live -= berth__replay_asked(r, id);
+    berth__count_remove(r, id);
     if (r->plan->entries[id].freed_at <= r->expected)
         r->late--;
     else

@@ -30,7 +30,7 @@ static bool free_remote(berth__replay *r, uint32_t rank)
     if (berth__uses_join(r, c->rank_offsets[rank]) != BERTH_OK)
         return false;
     if (step->size_bytes == BERTH_STEP_FREE && step->offset == c->rank_offsets[rank]) {
-        r->head.next = step + 1;
+        __atomic_store_n(&r->head.next, step + 1, __ATOMIC_RELAXED);
         return true;
     }
     berth__replay_leave_step(r);
@@ -101,14 +101,28 @@ static uint32_t holder(const berth__replay *r, const berth__plan_entry *e)
     return UINT32_MAX;
 }
 
+/* What the inner allocator counts for a block of its own; `size_bytes` if it does not say. */
+static int64_t beside_bytes(const berth__planned *p, const void *block, size_t size_bytes)
+{
+    const berth_allocator *inner = p->base.inner;
+    size_t given = 0;
+    if (inner->ops.tracks_sizes(inner->self) &&
+        inner->ops.allocated_size(inner->self, block, &given) == BERTH_OK)
+        return (int64_t)given;
+    return (int64_t)size_bytes;
+}
+
 /* With the scope's stream where the request names none: that stream will use the block. */
 static berth_status serve_by_inner(berth__replay *r, const berth__wanted *w, void **out)
 {
     berth_request request = *w->request;
     request.stream = request.stream ? request.stream : r->default_stream;
+    berth__count_run(r); /* a scope meter counts in the order of the calls */
     berth_status status = berth__inner_allocate(r->planned, w->size_bytes, w->alignment, &request, out);
     if (status != BERTH_OK)
         return status;
+    berth__count_beside(r, beside_bytes(r->planned, *out, w->size_bytes));
+    berth__count_largest(r->planned, w->size_bytes);
     berth__replay_measure_now(r);
     bool replaced = false;
     uint64_t old = 0;
@@ -277,7 +291,7 @@ static bool allocate_in_step(berth__replay *r, const berth__wanted *w, void **ou
     if (*status != BERTH_OK)
         return true;
     learn_label(r, here, w->label);
-    r->head.next = step + 1;
+    __atomic_store_n(&r->head.next, step + 1, __ATOMIC_RELAXED);
     return true;
 }
 
@@ -372,8 +386,11 @@ static berth_status free_straggler(berth__replay *r, uint64_t offset, berth_stre
 {
     bool last = false; /* the block is running: it is put away when the scope ends */
     berth__planned_lock(r->planned);
-    berth_status status = berth__straggler_free(r->block, offset, stream, &last);
+    uint64_t asked = 0;
+    berth_status status = berth__straggler_free(r->block, offset, stream, &last, &asked);
     berth__planned_unlock(r->planned);
+    if (asked)
+        berth__count_beside(r, -(int64_t)asked);
     if (status != BERTH_OUT_OF_HOST_MEMORY)
         return status;
     status = berth_stream_synchronize(stream);
@@ -411,7 +428,7 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
     if (step->size_bytes == BERTH_STEP_FREE && step->offset == offset) {
         if (berth__replay_is_watched(r))
             hide(r, r->plan->step_ids[berth__replay_position(r)]);
-        r->head.next = step + 1;
+        __atomic_store_n(&r->head.next, step + 1, __ATOMIC_RELAXED);
         return BERTH_OK;
     }
     berth__replay_leave_step(r);
@@ -424,13 +441,20 @@ berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_byt
     berth__replay_keep_watching(r);
     if (in_block(r, p))
         return free_planned(r, (uintptr_t)p - (uintptr_t)r->head.base, stream);
-    uint64_t size = 0;
+    uint64_t size = size_bytes;
+    bool ours = berth__planned_may_own(r->planned, p); /* another scope's straggler: it is counted there */
     if (r->fallback.count && berth__handed_take(&r->fallback, p, &size)) {
         berth__replay_measure_now(r);
         r->fallback_live -= size;
     }
+    int64_t less_bytes = ours ? 0 : beside_bytes(r->planned, p, (size_t)size);
+    berth__count_run(r);
     /* Without a stream of its own it is the scope's stream that has used it. */
-    return berth__planned_free_foreign(r->planned, p, size_bytes, stream ? stream : r->default_stream);
+    berth_status status =
+        berth__planned_free_foreign(r->planned, p, size_bytes, stream ? stream : r->default_stream);
+    if (status == BERTH_OK)
+        berth__count_beside(r, -less_bytes);
+    return status;
 }
 
 berth_status berth__replay_record_use(berth__replay *r, const void *p, berth_stream *stream)
@@ -459,6 +483,7 @@ void berth__replay_settle(berth__replay *r)
         berth__replay_leave_step(r);
         return;
     }
+    berth__count_run(r);
     berth__replay_measure_end(r);
     r->expected = r->plan->count;
     berth__ledger_clear(&r->block->ledger);

@@ -41,6 +41,24 @@ typedef struct berth__mark {
     bool owed;            /* to be recorded before anybody else uses the block */
 } berth__mark;
 
+/* What was served from plans. */
+typedef struct berth__served {
+    uint64_t num_allocs;
+    uint64_t total_bytes;
+    uint64_t largest_bytes;
+} berth__served;
+
+/* What a run has asked of its block up to step `step`; in step the rest follows from the position. Written by the runner; others read it, so each is atomic. */
+typedef struct berth__run_count {
+    _Atomic uint64_t num_allocs, total_bytes, largest_bytes;
+    _Atomic uint64_t live_bytes;
+    _Atomic uint32_t step;
+    _Atomic bool is_short; /* some were smaller than planned: only the runner knows which */
+    /* the runner's: by how much the inner allocator's bytes in use changed since the begin, and the most that
+     * they and the live ones were together */
+    int64_t beside_bytes, most_bytes;
+} berth__run_count;
+
 /* How many planned allocations that did not come are remembered, and how far a run is looked for. */
 enum { BERTH__SKIPPED = 64 };
 
@@ -74,6 +92,7 @@ typedef struct berth__replay {
     /* what the fallback served */
     berth__handed fallback; /* with their sizes */
     uint64_t fallback_live;
+    berth__run_count counted;
     berth_report report;
 } berth__replay;
 
@@ -88,13 +107,15 @@ struct berth__block {
     berth__block *next;
     char *base;
     size_t bytes;
+    size_t given_bytes; /* what the inner allocator counts for it */
     size_t alignment;
     berth__block_state state;
     berth__plan_content *plan;     /* retained; NULL: no scope runs on it */
     berth__plan_range *stragglers; /* rising; room for those of the scope that runs, too */
     size_t straggler_count, straggler_room;
     uint64_t straggler_bytes;
-    bool keeps;          /* counted in planned->keepers: there are, or were just now, stragglers */
+    uint64_t straggler_asked_bytes; /* what was asked for of these */
+    bool keeps;                     /* counted in planned->keepers: there are, or were just now, stragglers */
     uint64_t *remote;    /* bits by rank: freed by other threads, not yet seen by the running one */
     size_t remote_words; /* replay.head.pending says whether any is set */
     berth__use *uses;
@@ -106,9 +127,29 @@ struct berth__block {
     uint64_t *short_bytes;       /* by id: planned more than asked for; all 0 unless is_short */
     size_t short_room;
     bool is_short;
+    uint16_t *tags; /* by id: whose account it is in; over a scope meter only */
+    size_t tag_room;
     berth__ledger ledger;
     berth__replay replay;
 };
+
+/* The allocator's own figures: the inner one's, with what is live in blocks in place of the blocks.
+ *
+ *   in use  =  inner in use  -  blocks  +  live in them                                    [R11]
+ *
+ * A peak is a maximum over time, and the inner one's includes the blocks that were there at the time. So
+ * whenever a block comes or goes, what the peak was until then is kept in `most_bytes`; so is what a run and the
+ * rest were together at most, when it ends. */
+typedef struct berth__figures {
+    berth__served served;          /* by runs that have ended */
+    berth__served cleared;         /* less than this: what was there when the figures were cleared */
+    uint64_t block_allocs;         /* what the inner one has counted for blocks, since then */
+    uint64_t block_bytes;          /* all together */
+    uint64_t largest_block;        /* the largest of them */
+    uint64_t held_bytes;           /* what it counts for those that it has not got back */
+    uint64_t most_bytes;           /* see above */
+    _Atomic uint64_t largest_seen; /* allocations that were not blocks */
+} berth__figures;
 
 struct berth__planned {
     berth__wrapper base;
@@ -117,6 +158,8 @@ struct berth__planned {
     berth__block *blocks;    /* guarded by lock */
     uint32_t running;        /* guarded by lock: scopes that are open */
     uint32_t most_running;   /* guarded by lock: blocks without stragglers worth keeping */
+    berth__figures figures;  /* guarded by lock, but for what is atomic */
+    bool has_figures;        /* the inner allocator gave some when this one was made; set once */
     bool on_host;            /* memory checkers may be told of the blocks; set once */
     bool released;           /* guarded by lock: the last reference is gone */
     /* The references together, and each block that keeps: who drops the last frees the allocator. */
@@ -163,6 +206,12 @@ static inline berth_status berth__inner_allocate(berth__planned *planned, size_t
         return status;
     return berth__inner_gave_nothing(planned, size_bytes);
 }
+/* Whether a pointer may lie in a block; false: it does not. */
+static inline bool berth__planned_may_own(const berth__planned *planned, const void *pointer)
+{
+    return (uintptr_t)pointer >= atomic_load_explicit(&planned->low, memory_order_relaxed) &&
+           (uintptr_t)pointer < atomic_load_explicit(&planned->high, memory_order_relaxed);
+}
 /* Drops a keeper; the last one frees the allocator. */
 void berth__planned_drop(berth__planned *planned);
 
@@ -191,6 +240,32 @@ berth__block *berth__block_find(const berth__planned *planned, const void *p);
 /* Bytes of all blocks, and of the stragglers in them. */
 void berth__blocks_held(berth__planned *planned, uint64_t *bytes, uint64_t *straggler_bytes);
 
+/* ---- figures.c: what the program allocated ------------------------------------------------------------ */
+
+/* By the runner: counts what it has taken in step. Whatever changes beside the block comes after this. */
+void berth__count_run(berth__replay *replay);
+/* Tracked: allocation `id` has taken its place, or left it. */
+void berth__count_add(berth__replay *replay, uint32_t id);
+void berth__count_remove(berth__replay *replay, uint32_t id);
+/* By the runner: the inner allocator has given it `bytes` more, or less. */
+void berth__count_beside(berth__replay *replay, int64_t bytes);
+/* The run has ended and been counted. Without the lock. */
+void berth__count_ended(berth__replay *replay);
+/* With the lock: the run's figures become the allocator's. */
+void berth__count_keep(berth__planned *planned, const berth__replay *replay);
+/* Before the inner allocator gives or takes back memory for a block, and after it did. Without the lock. */
+void berth__count_block_changes(berth__planned *planned);
+void berth__count_block(berth__planned *planned, size_t given_bytes);
+void berth__count_block_back(berth__planned *planned, size_t given_bytes);
+berth_status berth__planned_stats(void *self, berth_stats *out);
+berth_status berth__planned_clear_stats(void *self);
+static inline void berth__count_largest(berth__planned *planned, uint64_t size_bytes)
+{
+    if (BERTH_UNLIKELY(size_bytes >
+                       atomic_load_explicit(&planned->figures.largest_seen, memory_order_relaxed)))
+        atomic_store_explicit(&planned->figures.largest_seen, size_bytes, memory_order_relaxed);
+}
+
 /* ---- straggler.c: what outlives its scope ------------------------------------------------------------ */
 
 /* With the lock: the straggler that `offset` lies in, NULL if none. */
@@ -199,7 +274,8 @@ const berth__plan_range *berth__straggler_find(const berth__block *block, uint64
 void berth__stragglers_keep(berth__planned *planned, berth__block *block);
 /* With the lock: a free of the straggler at `offset`, if one begins there. `*last`: the caller has the block
  * running now and must put it away. BERTH_OK, BERTH_NOT_FOUND, BERTH_OUT_OF_HOST_MEMORY (to note `stream`). */
-berth_status berth__straggler_free(berth__block *block, uint64_t offset, berth_stream *stream, bool *last);
+berth_status berth__straggler_free(berth__block *block, uint64_t offset, berth_stream *stream, bool *last,
+                                   uint64_t *asked_bytes);
 /* By the runner: idle, once its streams are marked; given back if there are more blocks than scopes need. */
 void berth__block_put_away(berth__planned *planned, berth__block *block);
 
@@ -241,6 +317,12 @@ void berth__replay_settle(berth__replay *replay);
 
 /* ---- position.c: where a run is, what is live there, and the figures of it ----------------------------- */
 
+/* What was asked for: planned sizes unless somebody asked for less. By the runner. */
+static inline uint64_t berth__replay_asked(const berth__replay *replay, uint32_t id)
+{
+    return replay->plan->entries[id].size_bytes -
+           (replay->block->is_short ? replay->block->short_bytes[id] : 0);
+}
 uint32_t berth__replay_position(const berth__replay *replay); /* in step: the step that is next */
 bool berth__replay_frees_at(const berth__plan_content *plan, uint32_t step);
 void berth__replay_leave_step(berth__replay *replay);

@@ -51,7 +51,7 @@ static void start(berth__replay *r, berth__planned *planned, berth__block *block
     r->block = block;
     r->plan = block->plan;
     r->strict = strict;
-    r->head.next = r->plan->steps;
+    __atomic_store_n(&r->head.next, r->plan->steps, __ATOMIC_RELAXED);
     r->head.first = r->plan->steps;
     r->head.labels = strict ? NULL : r->plan->step_labels; /* strict looks at sizes, order and frees */
     r->head.base = block->base;
@@ -145,6 +145,7 @@ berth_status berth_replay_end(berth_allocator *allocator, berth_report *report)
         return BERTH_NOT_FOUND;
     }
     berth__replay_settle(r);
+    berth__count_ended(r);
     berth_status status = check_complete(r);
     if (r->block->ledger.live)
         report_stragglers(r);

@@ -29,7 +29,10 @@ static berth_status allocate_slow(berth_run *run, size_t size_bytes, size_t alig
 static __attribute__((noinline)) berth_status pass_on(void *self, size_t size_bytes, size_t alignment,
                                                       const berth_request *request, void **out)
 {
-    return berth__inner_allocate(self, size_bytes, alignment, request, out);
+    berth_status status = berth__inner_allocate(self, size_bytes, alignment, request, out);
+    if (BERTH_LIKELY(status == BERTH_OK))
+        berth__count_largest(self, size_bytes);
+    return status;
 }
 
 /* Labels by address: one that is another, or was not seen here yet, is read on the slow path. */
@@ -55,7 +58,7 @@ BERTH_HOT berth_status berth__planned_allocate(void *self, size_t size_bytes, si
         BERTH_UNLIKELY(request->stream != run->stream) ||
         BERTH_UNLIKELY(run->labels && has_other_label(run, step, request)))
         return allocate_slow(run, size_bytes, alignment, request, out);
-    run->next = step + 1;
+    __atomic_store_n(&run->next, step + 1, __ATOMIC_RELAXED);
     *out = run->base + step->offset;
     return BERTH_OK;
 }
@@ -75,7 +78,7 @@ BERTH_HOT berth_status berth__planned_deallocate(void *self, void *p, size_t siz
     const berth_step *step = run->next;
     if (BERTH_UNLIKELY(!berth_run_expects_free(run, p) || (stream && stream != run->stream)))
         return deallocate_slow(run, p, size_bytes, stream);
-    run->next = step + 1;
+    __atomic_store_n(&run->next, step + 1, __ATOMIC_RELAXED);
     return BERTH_OK;
 }
 
@@ -167,6 +170,11 @@ berth_status berth__run_may_open(void)
                        kind_name(current->kind));
 }
 
+static void count_late(void *run)
+{
+    berth__count_run(run);
+}
+
 berth_status berth__run_open(berth_run *run, berth_allocator *planned, berth_run_kind kind)
 {
     berth_status status = berth__run_may_open();
@@ -175,6 +183,8 @@ berth_status berth__run_open(berth_run *run, berth_allocator *planned, berth_run
     run->kind = kind;
     run->allocator = berth_allocator_retain(planned);
     current = run;
+    if (kind == BERTH_RUN_REPLAY && planned->metered)
+        berth__counts_late = (berth__late_counter){count_late, run};
     if (!exit_noted) {
         pthread_once(&exit_once, make_exit_key);
         exit_noted = exit_key_made && pthread_setspecific(exit_key, &no_run) == 0;
@@ -199,6 +209,7 @@ berth_run *berth__run_find(berth_allocator *planned, berth_run_kind kind)
 
 void berth__run_close(void)
 {
+    berth__counts_late = (berth__late_counter){0};
     current = &no_run;
 }
 

@@ -2,6 +2,7 @@
  * list by offset, until somebody frees them; the block may run again around them. */
 #include <string.h>
 
+#include "count/scope.h"
 #include "replay/replay.h"
 
 /* The first straggler that ends after `offset`. */
@@ -24,14 +25,15 @@ const berth__plan_range *berth__straggler_find(const berth__block *b, uint64_t o
     return at < b->straggler_count && b->stragglers[at].offset <= offset ? &b->stragglers[at] : NULL;
 }
 
-static void straggler_add(berth__block *b, uint64_t offset, uint64_t size_bytes)
+static void straggler_add(berth__block *b, berth__plan_range range)
 {
-    size_t at = place_of(b, offset);
+    size_t at = place_of(b, range.offset);
     BERTH_DCHECK(b->straggler_count < b->straggler_room, "room was made when the scope began");
     memmove(&b->stragglers[at + 1], &b->stragglers[at], (b->straggler_count - at) * sizeof *b->stragglers);
-    b->stragglers[at] = (berth__plan_range){offset, size_bytes};
+    b->stragglers[at] = range;
     b->straggler_count++;
-    b->straggler_bytes += size_bytes;
+    b->straggler_bytes += range.size_bytes;
+    b->straggler_asked_bytes += range.asked_bytes;
 }
 
 /* Frees by other threads that came after the scope looked last. */
@@ -41,8 +43,10 @@ static void take_remote(berth__block *b)
         for (; b->remote[w]; b->remote[w] &= b->remote[w] - 1) {
             uint32_t rank = (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(b->remote[w]);
             berth__uses_loosen(b, b->plan->rank_offsets[rank]);
-            if (berth__ledger_has(&b->ledger, rank))
-                berth__ledger_remove(&b->ledger, rank);
+            if (!berth__ledger_has(&b->ledger, rank))
+                continue;
+            berth__count_remove(&b->replay, b->ledger.ids[rank]);
+            berth__ledger_remove(&b->ledger, rank);
         }
 }
 
@@ -51,8 +55,11 @@ void berth__stragglers_keep(berth__planned *p, berth__block *b)
     take_remote(b);
     for (uint32_t rank = b->ledger.live ? berth__ledger_next(&b->ledger, 0) : BERTH__LEDGER_NONE;
          rank != BERTH__LEDGER_NONE; rank = berth__ledger_next(&b->ledger, rank + 1)) {
-        const berth__plan_entry *e = &b->plan->entries[b->ledger.ids[rank]];
-        straggler_add(b, e->offset, e->size_bytes);
+        uint32_t id = b->ledger.ids[rank];
+        straggler_add(b, (berth__plan_range){.offset = b->plan->entries[id].offset,
+                                             .size_bytes = b->plan->entries[id].size_bytes,
+                                             .asked_bytes = berth__replay_asked(&b->replay, id),
+                                             .tag = b->tags ? b->tags[id] : 0});
     }
     berth__ledger_clear(&b->ledger);
     for (size_t i = 0; i < b->use_count; i++)
@@ -63,9 +70,11 @@ void berth__stragglers_keep(berth__planned *p, berth__block *b)
     }
 }
 
-berth_status berth__straggler_free(berth__block *b, uint64_t offset, berth_stream *stream, bool *last)
+berth_status berth__straggler_free(berth__block *b, uint64_t offset, berth_stream *stream, bool *last,
+                                   uint64_t *asked_bytes)
 {
     *last = false;
+    *asked_bytes = 0;
     size_t at = place_of(b, offset);
     if (at == b->straggler_count || b->stragglers[at].offset != offset)
         return BERTH_NOT_FOUND;
@@ -74,6 +83,9 @@ berth_status berth__straggler_free(berth__block *b, uint64_t offset, berth_strea
         return BERTH_OUT_OF_HOST_MEMORY;
     berth__uses_loosen(b, offset);
     b->straggler_bytes -= b->stragglers[at].size_bytes;
+    *asked_bytes = b->stragglers[at].asked_bytes;
+    b->straggler_asked_bytes -= *asked_bytes;
+    berth__account_sub(b->stragglers[at].tag, *asked_bytes);
     b->straggler_count--;
     memmove(&b->stragglers[at], &b->stragglers[at + 1], (b->straggler_count - at) * sizeof *b->stragglers);
     *last = b->straggler_count == 0 && b->state == BERTH__BLOCK_IDLE;

@@ -243,6 +243,8 @@ berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, be
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's map");
     }
     l->base.base.base.header = inner->header;
+    l->base.base.base.in_use = inner->in_use; /* its own figures are others */
+    l->base.base.base.in_use_self = inner->in_use_self;
     l->budget = berth_budget_retain(budget);
     *out = &l->base.base.base;
     return BERTH_OK;

@@ -141,6 +141,7 @@ berth_status berth_scope_meter_create(berth_allocator *inner, berth_allocator **
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a scope meter's map");
     }
     w->base.base.header = tags ? BERTH__HEADER_TAGGED : BERTH__HEADER_NONE;
+    w->base.base.metered = true;
     *out = &w->base.base;
     return BERTH_OK;
 }

@@ -414,6 +414,11 @@ static berth_status tracking_stats(void *self, berth_stats *out)
     return BERTH_OK;
 }
 
+static uint64_t tracking_in_use(void *self)
+{
+    return berth__meter_in_use(&((struct tracker *)self)->meter);
+}
+
 static berth_status tracking_clear_stats(void *self)
 {
     struct tracker *t = self;
@@ -510,6 +515,10 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     berth_allocator_ops ops = tracking_ops(t->measures);
     berth__wrapper_init(&t->base, &ops, inner);
     t->base.base.knows_blocks = t->measures || inner->knows_blocks;
+    if (t->measures) {
+        t->base.base.in_use = tracking_in_use;
+        t->base.base.in_use_self = t;
+    }
     t->stack_depth = t->measures ? options->stack_depth : 0;
     berth__meter_init(&t->meter, options->exact_peak);
     t->table.meter = &t->meter;

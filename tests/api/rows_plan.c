@@ -443,6 +443,17 @@ ROW(berth_planned_plan)
     berth_plan_release(berth_planned_plan(some_planned())); /* retained for the caller */
 }
 
+static bool see_planned(void *context, const berth_block *block)
+{
+    (void)context;
+    return block->size_bytes != 0;
+}
+
+ROW(berth_planned_visit)
+{
+    api_answer(berth_planned_visit(some_planned(), api_bool() ? see_planned : NULL, NULL));
+}
+
 ROW(berth_record_begin)
 {
     api_answer(berth_record_begin(some_planned(), pick_run()));

@@ -115,7 +115,7 @@ class _Error(ctypes.Structure):
 # Short calls that take locks keep the GIL: os.fork() has it too, so that none of them is under way in the child.
 _quick = ctypes.PyDLL(_lib._name)
 _QUICK = ("berth_scope_begin", "berth_scope_end", "berth_replay_begin", "berth_replay_end", "berth_record_begin",
-          "berth_validate_begin", "berth_stats_get", "berth_torch_scope")
+          "berth_validate_begin", "berth_stats_get", "berth_torch_scope", "berth_torch_allocator")
 
 
 def _function(name, result, *arguments):
@@ -150,6 +150,7 @@ _plan_retain = _function("berth_plan_retain", _handle, _handle)
 _scope_of_thread = _function("berth_torch_scope", ctypes.c_int, ctypes.POINTER(_handle))
 _block_fn = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(_Block))
 _snapshot = _function("berth_snapshot", _status, _handle, _block_fn, ctypes.c_void_p)
+_visit_planned = _function("berth_planned_visit", _status, _handle, _block_fn, ctypes.c_void_p)
 _report_text = _function("berth_report_text", _size, ctypes.POINTER(_Report), ctypes.c_char_p, _size)
 _scope_begin = _function("berth_scope_begin", None, ctypes.POINTER(_Scope), ctypes.c_char_p)
 _scope_end = _function("berth_scope_end", None, ctypes.POINTER(_Scope))

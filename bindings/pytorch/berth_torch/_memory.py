@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 from ._library import (BerthError, _allocator, _block_fn, _check, _leak_fn, _labels, _Scope, _scope_begin, _scope_end, _scope_fn,
                        _scope_peak, _size, _snapshot, _Stats, _stats_clear, _stats_get, _tracker, _trim, _visit_leaks,
-                       _visit_scopes)
+                       _visit_planned, _visit_scopes)
 
 def stats() -> Dict[str, Any]:
     """The figures of CPU tensors as a dictionary: bytes_in_use, max_bytes_in_use, num_allocs and more."""
@@ -156,18 +156,30 @@ def scopes():
 
 
 def leaks():
-    """Every live tensor block, oldest first: size, id, label (with python_stacks the Python frames) and C frames."""
+    """Every live tensor block, oldest first: size, id, label (with python_stacks the Python frames) and C frames.
+
+    Tensors that a replay placed in its plan's block have a size only: a run in step keeps no more.
+    """
     if not _tracker():
         raise BerthError("nothing is tracked: enable(tracking=True, python_stacks=4, stack_depth=8)")
-    found = []
+    found, blocks = [], set()
+
+    def visit_planned(_, block):  # what a replay placed: the plan's block itself is nobody's leak
+        b = block.contents
+        blocks.add(b.segment)
+        found.append({"bytes": b.requested_bytes, "id": 0, "label": None, "stack": []})
+        return True
 
     def visit(_, leak):
         leak = leak.contents
+        if leak.address in blocks or leak.label == b"planned block":  # the second: an idle one
+            return True
         found.append({"bytes": leak.size_bytes, "id": leak.allocation_id,
                       "label": leak.label.decode(errors="replace") if leak.label else None,
                       "stack": [_symbol(leak.stack[i]) for i in range(leak.stack_depth)]})
         return True
 
+    _check(_visit_planned(_allocator(), _block_fn(visit_planned), None))
     _check(_visit_leaks(_tracker(), _leak_fn(visit), None))
     return found
 
