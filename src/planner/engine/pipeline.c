@@ -5,6 +5,7 @@
 #include "planner/engine/phases.h"
 #include "planner/improve/repair.h"
 #include "planner/improve/window.h"
+#include "planner/place/frame.h"
 #include "planner/place/pack.h"
 #include "planner/place/passes.h"
 #include "planner/place/valley.h"
@@ -48,6 +49,11 @@ static bool if_many(const berth__facts *f)
 static bool unless_few_or_vast(const berth__facts *f)
 {
     return !f->is_few && !f->is_vast && !f->is_full;
+}
+
+static bool unless_few_or_many(const berth__facts *f)
+{
+    return !f->is_few && !f->is_many && !f->is_full;
 }
 
 static bool if_few_or_full(const berth__facts *f)
@@ -139,6 +145,22 @@ static berth_status place_pack(berth__search *search, unsigned variant, uint64_t
 {
     return berth__pack_run(search, (berth__pack_order)variant, berth__search_goal(search), steps, offsets,
                            peak);
+}
+
+static berth_status place_frame(berth__search *search, unsigned variant, uint64_t steps, uint64_t *offsets,
+                                uint64_t *peak)
+{
+    return berth__frame_run(search, variant, berth__search_goal(search), steps, offsets, peak);
+}
+
+static berth_status first_frame(berth__search *search, uint64_t steps)
+{
+    return run_variants(search, place_frame, "frame", 0, 1, steps);
+}
+
+static berth_status frames(berth__search *search, uint64_t steps)
+{
+    return berth__frames(search, steps);
 }
 
 static berth_status first_pass(berth__search *search, uint64_t steps)
@@ -242,11 +264,14 @@ const berth__phase berth__phases[] = {
     {"heuristics", "first and best fit by size, area and breadth, each to its end",       if_short,                  0,   0, heuristics},
     {"pass",       "long lives first on a skyline below the bound, the rest in gaps",     if_many,                   0,  12, first_pass},
     {"valley",     "fills the lowest valley of the skyline, long lives first",            always,                    0,   0, first_valley},
-    {"pack",       "first fit at the bound itself, the fullest moments first",            unless_few_or_vast,       15,   8, pack_tight},
-    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,        2,   2, repair},
+    {"frame",      "the largest first, and all others in the valleys around them",        unless_few_or_vast,        5,  24, first_frame},
+    {"pack",       "first fit at the bound itself, the fullest moments first",            unless_few_or_many,       15,   8, pack_tight},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_many,        2,   2, repair},
     {"pack",       "first fit at the bound itself, the largest first",                    unless_few_or_vast,       15,   8, pack_size},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few,                8,   4, repair},
     {"valleys",    "the nine other ways to choose what goes into a valley",               unless_few,               15,   0, valleys},
+    {"frames",     "the same with other frames: by area, by breadth, more and fewer",     unless_few_or_vast,       35,  16, frames},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,        8,   2, repair},
     {"greedy",     "best fit in order of time, as most runtimes do it",                   unless_short_or_many,      0,   0, greedy},
     {"fuse",       "joins what fits together, in linear time, and plans what is left",    early_if_full,             0,   0, fuse},
     {"weld",       "joins what fits together, surest first, and plans what is left",      early_if_full_not_many,    0,   0, weld},
