@@ -62,7 +62,8 @@ template <typename Peer> void add_peer(const std::string &name, Peer peer)
 {
     benchmark::RegisterBenchmark((name + "/pair").c_str(), pair<Peer>, peer)
         ->Arg(64)
-        ->Arg(4096)
+        ->RangeMultiplier(16)
+        ->Range(256, 64 << 20)
         ->Threads(1)
         ->Threads(2)
         ->UseRealTime();

@@ -29,7 +29,7 @@ template <typename Peer> void network(benchmark::State &state, Peer peer, const 
 template <typename Peer> void add_pool_peer(const std::string &name, Peer peer)
 {
     auto *fixed = benchmark::RegisterBenchmark((name + "/pair").c_str(), pair<Peer>, peer);
-    for (std::int64_t bytes : {4 << 10, 64 << 10, 1 << 20, 16 << 20})
+    for (std::int64_t bytes : {256, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20})
         fixed->Arg(bytes);
     fixed->Threads(1)->Threads(2)->UseRealTime();
     static const std::vector<trace> traces = load_traces();
