@@ -13,7 +13,15 @@
 
 #include "cli/cli.h"
 #include "cli/size.h"
+#include "format/onnx.h"
 #include "format/tflite.h"
+
+/* A protobuf has no mark of its own: the name tells. */
+static bool is_onnx(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".onnx") == 0;
+}
 
 bool cli_is_model(const char *path)
 {
@@ -25,7 +33,7 @@ bool cli_is_model(const char *path)
     bool ordinary = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
     ssize_t got = ordinary ? pread(file, head, sizeof head, 0) : 0;
     close(file);
-    return got == (ssize_t)sizeof head && format_is_tflite(head, sizeof head);
+    return got > 0 && (format_is_tflite(head, (size_t)got) || is_onnx(path));
 }
 
 /* Maps the file: of a large model the weights are most, and nobody looks at them. */
@@ -51,10 +59,10 @@ static int model_map(const char *verb, const char *path, cli_model *m)
 
 /* ---- Options ------------------------------------------------------------------------------------------ */
 
-static int model_runtime(const char *verb, const cli_model_options *options, cli_model *m)
+static int model_runtime(const char *verb, const char *path, const cli_model_options *options, cli_model *m)
 {
     static const char *const words[] = {"micro", "tflite", "ort"};
-    m->runtime = FORMAT_MICRO;
+    m->runtime = is_onnx(path) ? FORMAT_ORT : FORMAT_MICRO;
     if (!options->runtime)
         return CLI_OK;
     for (int k = 0; k < 3; k++)
@@ -228,7 +236,9 @@ static int model_parse(const char *verb, const char *path, const cli_model_optio
     format_error error = {0};
     bool used[CLI_LIST_ROOM] = {0};
     format_dims dims = {options->dims.items, options->dims.count, used};
-    berth_status status = format_tflite_read(m->data, m->size, &dims, m->runtime, &m->model, &error);
+    berth_status status = format_is_tflite(m->data, m->size)
+                              ? format_tflite_read(m->data, m->size, &dims, m->runtime, &m->model, &error)
+                              : format_onnx_read(m->data, m->size, &dims, &m->model, &error);
     if (!status)
         status = format_lives_init(&m->lives, &m->model, m->runtime, NULL, &error);
     if (status) {
@@ -252,7 +262,7 @@ int cli_model_read(const char *verb, const char *path, const cli_model_options *
         return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
     int code = model_check_dims(verb, options);
     if (!code)
-        code = model_runtime(verb, options, m);
+        code = model_runtime(verb, path, options, m);
     if (!code)
         code = model_map(verb, path, m);
     if (!code)

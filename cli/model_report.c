@@ -48,8 +48,11 @@ static void report_greedy(FILE *out, const cli_model *m, uint64_t peak)
     char size[CLI_SIZE_ROOM];
     if (!m->greedy_bytes)
         return;
-    fprintf(out, "  runtime's    %12s  what %s's own planner takes", cli_size_text(m->greedy_bytes, size),
-            runtime_name(m->runtime));
+    fprintf(out, "  runtime's    %12s  ", cli_size_text(m->greedy_bytes, size));
+    if (m->runtime == FORMAT_ORT)
+        fprintf(out, "best fit in the order of time, as %s does it", runtime_name(m->runtime));
+    else
+        fprintf(out, "what %s's own planner takes", runtime_name(m->runtime));
     if (m->greedy_bytes > peak && peak)
         fprintf(out, ", %.2f times the peak", (double)m->greedy_bytes / (double)peak);
     fputc('\n', out);

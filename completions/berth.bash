@@ -18,7 +18,7 @@ best-fit-size best-fit-area best-fit-breadth" -- "$cur")
         return ;;
     --effort) mapfile -t COMPREPLY < <(compgen -W "fast default max" -- "$cur"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur"); return ;;
-    --runtime) mapfile -t COMPREPLY < <(compgen -W "micro tflite" -- "$cur"); return ;;
+    --runtime) mapfile -t COMPREPLY < <(compgen -W "micro tflite ort" -- "$cur"); return ;;
     --dim | --capacity | --align | --seed | --steps | --budget | --without | --width | --height) return ;;
     esac
     if [[ $cur == -* ]]; then

@@ -1,0 +1,540 @@
+/* Shapes of operators that rearrange, reduce or go element by element. */
+#include <math.h>
+#include <string.h>
+
+#include "format/onnx_graph.h"
+
+static bool is_one_of(format_text type, const char *const *names)
+{
+    for (; *names; names++)
+        if (format_text_is(type, *names))
+            return true;
+    return false;
+}
+
+static void take_shape(onnx_value *y, const onnx_value *x, int type)
+{
+    if (!y || !x || x->rank < 0)
+        return;
+    y->rank = x->rank;
+    memcpy(y->dims, x->dims, sizeof y->dims);
+    y->type = type ? type : x->type;
+}
+
+/* The axis counted from the front, or -1. */
+static int axis_of(int64_t axis, int rank)
+{
+    axis = axis < 0 ? axis + rank : axis;
+    return axis < 0 || axis >= rank ? -1 : (int)axis;
+}
+
+/* Numbers from an input, or from an attribute in older operator sets; -1: not known, -2: neither is there. */
+static int numbers(onnx *o, const onnx_node *n, uint32_t input, const char *attribute, int64_t *list)
+{
+    const onnx_value *value = onnx_in(o, n, input);
+    if (value) {
+        if (!value->small)
+            return -1;
+        memcpy(list, value->small->whole, sizeof value->small->whole);
+        return (int)value->small->count;
+    }
+    int count = attribute ? onnx_ints(n, attribute, list) : -1;
+    return count < 0 ? -2 : count;
+}
+
+static void infer_broadcast(onnx *o, const onnx_node *n, uint32_t first, int type)
+{
+    onnx_value *y = onnx_out(o, n, 0);
+    onnx_value result = {.rank = 0};
+    for (uint32_t k = 0; k < n->input_count; k++) {
+        const onnx_value *x = onnx_in(o, n, k);
+        if (!x || x->rank < 0)
+            return;
+        int rank = result.rank > x->rank ? result.rank : x->rank;
+        onnx_value wider = {.rank = rank};
+        for (int i = 0; i < rank; i++) {
+            int a = i - (rank - result.rank), b = i - (rank - x->rank);
+            int64_t da = a >= 0 ? result.dims[a] : 1, db = b >= 0 ? x->dims[b] : 1;
+            wider.dims[i] = da == 1 ? db : da;
+        }
+        result = wider;
+    }
+    const onnx_value *typed = onnx_in(o, n, first);
+    if (y)
+        take_shape(y, &result, type ? type : typed ? typed->type : 0);
+}
+
+static void infer_reshape(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t shape[ONNX_SMALL];
+    int count = numbers(o, n, 1, "shape", shape), open = -1;
+    if (!x || !y || x->rank < 0 || count < 0 || count > ONNX_RANK)
+        return;
+    uint64_t known = 1, all = onnx_elements(x);
+    for (int i = 0; i < count; i++) {
+        if (shape[i] == 0 && !onnx_int(n, "allowzero", 0) && i < x->rank)
+            shape[i] = x->dims[i];
+        if (shape[i] == -1)
+            open = i;
+        else if (shape[i] < 0 || __builtin_mul_overflow(known, (uint64_t)shape[i], &known))
+            return;
+    }
+    if (open >= 0)
+        shape[open] = known ? (int64_t)(all / known) : 0;
+    memcpy(y->dims, shape, sizeof y->dims);
+    y->rank = count;
+    y->type = x->type;
+}
+
+static void infer_squeeze(onnx *o, const onnx_node *n, bool adds)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t axes[ONNX_SMALL];
+    int count = numbers(o, n, 1, "axes", axes);
+    bool marked[ONNX_RANK] = {0};
+    if (!x || !y || x->rank < 0 || count == -1 || (adds && (count < 0 || x->rank + count > ONNX_RANK)))
+        return;
+    int rank = adds ? x->rank + count : x->rank, to = 0, from = 0;
+    for (int i = 0; i < count; i++) {
+        int axis = axis_of(axes[i], rank);
+        if (axis < 0)
+            return;
+        marked[axis] = true;
+    }
+    for (int i = 0; i < rank; i++) {
+        bool dropped = count == -2 ? x->dims[i] == 1 : marked[i];
+        if (adds)
+            y->dims[i] = marked[i] || from >= x->rank ? 1 : x->dims[from++];
+        else if (!dropped)
+            y->dims[to++] = x->dims[i];
+    }
+    y->rank = adds ? rank : to;
+    y->type = x->type;
+}
+
+static void infer_transpose(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t order[ONNX_SMALL];
+    int count = onnx_ints(n, "perm", order);
+    if (!x || !y || x->rank < 0 || (count >= 0 && count != x->rank))
+        return;
+    for (int i = 0; i < x->rank; i++) {
+        int from = count < 0 ? x->rank - 1 - i : axis_of(order[i], x->rank);
+        if (from < 0)
+            return;
+        y->dims[i] = x->dims[from];
+    }
+    y->rank = x->rank;
+    y->type = x->type;
+}
+
+static void infer_concat(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int axis = x ? axis_of(onnx_int(n, "axis", 0), x->rank) : -1;
+    int64_t sum = 0;
+    if (axis < 0 || !y)
+        return;
+    for (uint32_t k = 0; k < n->input_count; k++) {
+        const onnx_value *part = onnx_in(o, n, k);
+        if (!part || part->rank != x->rank)
+            return;
+        sum += part->dims[axis];
+    }
+    take_shape(y, x, 0);
+    y->dims[axis] = sum;
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+static void infer_slice(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t starts[ONNX_SMALL], ends[ONNX_SMALL], axes[ONNX_SMALL], steps[ONNX_SMALL];
+    int count = numbers(o, n, 1, "starts", starts), ending = numbers(o, n, 2, "ends", ends);
+    int axis_count = numbers(o, n, 3, "axes", axes), step_count = numbers(o, n, 4, NULL, steps);
+    if (!x || !y || x->rank < 0 || count < 0 || ending != count || axis_count == -1 || step_count == -1 ||
+        (axis_count >= 0 && axis_count != count))
+        return;
+    onnx_value result = *x;
+    for (int i = 0; i < count; i++) {
+        int axis = axis_of(axis_count < 0 ? i : axes[i], x->rank);
+        int64_t step = step_count > i ? steps[i] : 1;
+        if (axis < 0 || step == 0 || step == INT64_MIN)
+            return;
+        int64_t size = x->dims[axis], from = starts[i], to = ends[i];
+        from = from < 0 && from >= -size ? from + size : from;
+        to = to < 0 && to >= -size ? to + size : to;
+        from = clamp(from, 0, step < 0 ? size - 1 : size);
+        to = to < 0 && step < 0 ? -1 : clamp(to, 0, size);
+        int64_t span = step > 0 ? to - from : from - to, stride = step > 0 ? step : -step;
+        result.dims[axis] = span <= 0 ? 0 : (span - 1) / stride + 1;
+    }
+    take_shape(y, &result, 0);
+}
+
+static void infer_split(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0);
+    int64_t sizes[ONNX_SMALL];
+    int count = numbers(o, n, 1, "split", sizes), axis = x ? axis_of(onnx_int(n, "axis", 0), x->rank) : -1;
+    if (axis < 0 || count == -1)
+        return;
+    int64_t each = (x->dims[axis] + n->output_count - 1) / (n->output_count ? n->output_count : 1);
+    for (uint32_t k = 0; k < n->output_count; k++) {
+        onnx_value *y = onnx_out(o, n, k);
+        int64_t left = x->dims[axis] - (int64_t)k * each;
+        if (count >= 0 && (int)k >= count)
+            return;
+        take_shape(y, x, 0);
+        if (y)
+            y->dims[axis] = count >= 0 ? sizes[k] : left < each ? left : each;
+    }
+}
+
+static void infer_gather(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *at = onnx_in(o, n, 1), *y = onnx_out(o, n, 0);
+    int axis = x ? axis_of(onnx_int(n, "axis", 0), x->rank) : -1, rank = 0;
+    if (axis < 0 || !at || !y || at->rank < 0 || x->rank - 1 + at->rank > ONNX_RANK)
+        return;
+    for (int i = 0; i < x->rank; i++) {
+        if (i != axis)
+            y->dims[rank++] = x->dims[i];
+        for (int k = 0; i == axis && k < at->rank; k++)
+            y->dims[rank++] = at->dims[k];
+    }
+    y->rank = rank;
+    y->type = x->type;
+}
+
+static void infer_flatten(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t axis = onnx_int(n, "axis", 1);
+    if (!x || !y || x->rank < 0)
+        return;
+    axis = axis < 0 ? axis + x->rank : axis;
+    onnx_value front = *x, back = *x;
+    front.rank = (int)clamp(axis, 0, x->rank);
+    back.rank = x->rank - front.rank;
+    memmove(back.dims, x->dims + front.rank, (size_t)back.rank * sizeof *back.dims);
+    y->dims[0] = (int64_t)onnx_elements(&front);
+    y->dims[1] = (int64_t)onnx_elements(&back);
+    y->rank = 2;
+    y->type = x->type;
+}
+
+static void infer_expand(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t shape[ONNX_SMALL];
+    int count = numbers(o, n, 1, NULL, shape);
+    if (!x || !y || x->rank < 0 || count < 0 || count > ONNX_RANK)
+        return;
+    int rank = count > x->rank ? count : x->rank;
+    for (int i = 0; i < rank; i++) {
+        int a = i - (rank - x->rank), b = i - (rank - count);
+        int64_t da = a >= 0 ? x->dims[a] : 1, db = b >= 0 ? shape[b] : 1;
+        y->dims[i] = da == 1 ? db : da;
+    }
+    y->rank = rank;
+    y->type = x->type;
+}
+
+static void infer_tile(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t times[ONNX_SMALL];
+    if (!x || !y || numbers(o, n, 1, NULL, times) != x->rank)
+        return;
+    take_shape(y, x, 0);
+    for (int i = 0; i < x->rank; i++)
+        if (__builtin_mul_overflow(x->dims[i], times[i], &y->dims[i]) || y->dims[i] < 0)
+            y->rank = -1;
+}
+
+static void infer_pad(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t pads[ONNX_SMALL], axes[ONNX_SMALL];
+    int count = numbers(o, n, 1, "pads", pads), axis_count = numbers(o, n, 3, NULL, axes);
+    int pairs = count / 2;
+    if (!x || !y || x->rank < 0 || count < 0 || axis_count == -1 ||
+        pairs != (axis_count < 0 ? x->rank : axis_count))
+        return;
+    take_shape(y, x, 0);
+    for (int i = 0; i < pairs; i++) {
+        int axis = axis_of(axis_count < 0 ? i : axes[i], x->rank);
+        if (axis < 0) {
+            y->rank = -1;
+            return;
+        }
+        y->dims[axis] +=
+            clamp(pads[i], -INT32_MAX, INT32_MAX) + clamp(pads[i + pairs], -INT32_MAX, INT32_MAX);
+    }
+}
+
+static void infer_resize(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    const onnx_value *scales = onnx_in(o, n, n->input_count > 2 ? 2 : 1), *sizes = onnx_in(o, n, 3);
+    if (!x || !y || x->rank < 0)
+        return;
+    bool by_size = sizes && sizes->small && (int)sizes->small->count == x->rank;
+    if (!by_size && !(scales && scales->small && (int)scales->small->count == x->rank))
+        return;
+    take_shape(y, x, 0);
+    for (int i = 0; i < x->rank; i++) {
+        double scaled =
+            by_size ? (double)sizes->small->whole[i] : floor((double)x->dims[i] * scales->small->real[i]);
+        y->dims[i] = scaled >= 0 && scaled < 2147483648.0 ? (int64_t)scaled : -1;
+    }
+}
+
+static void infer_reduce(onnx *o, const onnx_node *n, int type)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t axes[ONNX_SMALL];
+    bool arg = type != 0, gone[ONNX_RANK] = {0};
+    int count = arg ? 1 : numbers(o, n, 1, "axes", axes), rank = 0;
+    bool keep = onnx_int(n, "keepdims", 1) != 0;
+    if (arg)
+        axes[0] = onnx_int(n, "axis", 0);
+    if (!x || !y || x->rank < 0 || count == -1)
+        return;
+    bool all = count <= 0 && !onnx_int(n, "noop_with_empty_axes", 0);
+    for (int i = 0; i < count; i++) {
+        int axis = axis_of(axes[i], x->rank);
+        if (axis < 0)
+            return;
+        gone[axis] = true;
+    }
+    for (int i = 0; i < x->rank; i++) {
+        if (!all && !gone[i])
+            y->dims[rank++] = x->dims[i];
+        else if (keep)
+            y->dims[rank++] = 1;
+    }
+    y->rank = rank;
+    y->type = type ? type : x->type;
+}
+
+static void infer_topk(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0);
+    int64_t k[ONNX_SMALL];
+    int axis = x ? axis_of(onnx_int(n, "axis", -1), x->rank) : -1;
+    if (axis < 0 || numbers(o, n, 1, NULL, k) != 1)
+        return;
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        onnx_value *y = onnx_out(o, n, i);
+        take_shape(y, x, i ? ONNX_INT64 : 0);
+        if (y)
+            y->dims[axis] = k[0];
+    }
+}
+
+static void infer_blocks(onnx *o, const onnx_node *n, bool to_space)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    int64_t block = onnx_int(n, "blocksize", 0);
+    if (!x || !y || x->rank != 4 || block < 1 || block > 1 << 15)
+        return;
+    take_shape(y, x, 0);
+    y->dims[1] = to_space ? x->dims[1] / (block * block) : x->dims[1] * block * block;
+    for (int i = 2; i < 4; i++)
+        y->dims[i] = to_space ? x->dims[i] * block : x->dims[i] / block;
+}
+
+static void infer_shape_of(onnx *o, const onnx_node *n, bool size)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    if (!y)
+        return;
+    y->type = ONNX_INT64;
+    if (!x || x->rank < 0)
+        return;
+    int64_t from = clamp(onnx_int(n, "start", 0), -x->rank, x->rank),
+            to = clamp(onnx_int(n, "end", x->rank), -x->rank, x->rank);
+    from = from < 0 ? from + x->rank : from;
+    to = to < 0 ? to + x->rank : to;
+    y->rank = size ? 0 : 1;
+    y->dims[0] = to > from ? to - from : 0;
+}
+
+static void infer_filled(onnx *o, const onnx_node *n)
+{
+    onnx_value *y = onnx_out(o, n, 0);
+    int64_t shape[ONNX_SMALL];
+    int count = numbers(o, n, 0, NULL, shape);
+    if (!y || count < 0 || count > ONNX_RANK)
+        return;
+    memcpy(y->dims, shape, sizeof y->dims);
+    y->rank = count;
+    if (!y->type)
+        y->type = ONNX_FLOAT;
+}
+
+static void infer_range(onnx *o, const onnx_node *n)
+{
+    onnx_value *y = onnx_out(o, n, 0), *part[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        part[i] = onnx_in(o, n, i);
+        if (!part[i] || !part[i]->small || part[i]->small->count != 1)
+            return;
+    }
+    double step = part[2]->small->real[0];
+    double count = step != 0 ? ceil((part[1]->small->real[0] - part[0]->small->real[0]) / step) : -1;
+    if (!y || !(count < 2147483648.0))
+        return;
+    y->dims[0] = count > 0 ? (int64_t)count : 0;
+    y->rank = 1;
+    y->type = part[0]->type;
+}
+
+/* ---- The table ---------------------------------------------------------------------------------------- */
+
+static bool infer_alike(onnx *o, const onnx_node *n)
+{
+    static const char *const alike[] = {"Relu",
+                                        "LeakyRelu",
+                                        "Sigmoid",
+                                        "Tanh",
+                                        "Clip",
+                                        "Abs",
+                                        "Neg",
+                                        "Exp",
+                                        "Log",
+                                        "Sqrt",
+                                        "Erf",
+                                        "Softmax",
+                                        "LogSoftmax",
+                                        "Hardmax",
+                                        "HardSigmoid",
+                                        "HardSwish",
+                                        "Elu",
+                                        "Selu",
+                                        "Celu",
+                                        "Softplus",
+                                        "Softsign",
+                                        "Identity",
+                                        "Dropout",
+                                        "BatchNormalization",
+                                        "InstanceNormalization",
+                                        "LayerNormalization",
+                                        "GroupNormalization",
+                                        "LpNormalization",
+                                        "MeanVarianceNormalization",
+                                        "Reciprocal",
+                                        "Floor",
+                                        "Ceil",
+                                        "Round",
+                                        "Sign",
+                                        "Sin",
+                                        "Cos",
+                                        "Tan",
+                                        "Asin",
+                                        "Acos",
+                                        "Atan",
+                                        "Sinh",
+                                        "Cosh",
+                                        "Not",
+                                        "Gelu",
+                                        "FastGelu",
+                                        "QuickGelu",
+                                        "Mish",
+                                        "CumSum",
+                                        "LRN",
+                                        "ThresholdedRelu",
+                                        "Trilu",
+                                        "ScatterND",
+                                        "ScatterElements",
+                                        "Scatter",
+                                        "SimplifiedLayerNormalization",
+                                        "RandomNormalLike",
+                                        "RandomUniformLike",
+                                        "ReverseSequence",
+                                        "Shrink",
+                                        NULL};
+    static const char *const told[] = {"IsNaN", "IsInf", NULL};
+    if (is_one_of(n->type, alike))
+        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), 0);
+    else if (is_one_of(n->type, told))
+        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), ONNX_BOOL);
+    else if (format_text_is(n->type, "GatherElements")) {
+        onnx_value *x = onnx_in(o, n, 0);
+        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 1), x ? x->type : 0);
+    } else if (format_text_is(n->type, "Cast"))
+        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), (int)clamp(onnx_int(n, "to", 0), 0, 100));
+    else if (format_text_is(n->type, "DequantizeLinear"))
+        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), ONNX_FLOAT);
+    else if (format_text_is(n->type, "QuantizeLinear") || format_text_is(n->type, "DynamicQuantizeLinear")) {
+        onnx_value *zero = n->input_count > 2 ? onnx_in(o, n, 2) : NULL;
+        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), zero && zero->type ? zero->type : ONNX_UINT8);
+        for (uint32_t i = 1; i < n->output_count; i++)
+            if (onnx_out(o, n, i))
+                *onnx_out(o, n, i) = (onnx_value){.rank = 0, .type = i == 1 ? ONNX_FLOAT : ONNX_UINT8};
+    } else
+        return false;
+    return true;
+}
+
+static bool infer_elementwise(onnx *o, const onnx_node *n)
+{
+    static const char *const arithmetic[] = {"Add", "Sub",   "Mul",      "Div",        "Pow",       "Mod",
+                                             "Max", "Min",   "Mean",     "Sum",        "And",       "Or",
+                                             "Xor", "PRelu", "BitShift", "BitwiseAnd", "BitwiseOr", NULL};
+    static const char *const compare[] = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", NULL};
+    if (is_one_of(n->type, arithmetic))
+        infer_broadcast(o, n, 0, 0);
+    else if (is_one_of(n->type, compare))
+        infer_broadcast(o, n, 0, ONNX_BOOL);
+    else if (format_text_is(n->type, "Where"))
+        infer_broadcast(o, n, 1, 0);
+    else
+        return false;
+    return true;
+}
+
+static bool infer_moved(onnx *o, const onnx_node *n)
+{
+    static const struct {
+        const char *name;
+        void (*infer)(onnx *, const onnx_node *);
+    } table[] = {{"Reshape", infer_reshape}, {"Transpose", infer_transpose},
+                 {"Concat", infer_concat},   {"Slice", infer_slice},
+                 {"Split", infer_split},     {"Gather", infer_gather},
+                 {"Flatten", infer_flatten}, {"Expand", infer_expand},
+                 {"Tile", infer_tile},       {"Pad", infer_pad},
+                 {"Resize", infer_resize},   {"Upsample", infer_resize},
+                 {"TopK", infer_topk},       {"ConstantOfShape", infer_filled},
+                 {"Range", infer_range}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (format_text_is(n->type, table[i].name)) {
+            table[i].infer(o, n);
+            return true;
+        }
+    return false;
+}
+
+void onnx_infer(onnx *o, const onnx_node *n)
+{
+    if (infer_alike(o, n) || infer_elementwise(o, n) || infer_moved(o, n) || onnx_infer_layer(o, n))
+        return;
+    if (format_text_is(n->type, "Squeeze") || format_text_is(n->type, "Unsqueeze"))
+        infer_squeeze(o, n, n->type.bytes[0] == 'U');
+    else if (format_text_is(n->type, "Shape") || format_text_is(n->type, "Size"))
+        infer_shape_of(o, n, n->type.length == 4);
+    else if (format_text_is(n->type, "ArgMax") || format_text_is(n->type, "ArgMin"))
+        infer_reduce(o, n, ONNX_INT64);
+    else if (n->type.length > 6 && memcmp(n->type.bytes, "Reduce", 6) == 0)
+        infer_reduce(o, n, 0);
+    else if (format_text_is(n->type, "DepthToSpace") || format_text_is(n->type, "SpaceToDepth"))
+        infer_blocks(o, n, n->type.bytes[0] == 'D');
+}

@@ -1,0 +1,204 @@
+"""berth on hand-made ONNX models: inferred shapes, dimensions, subgraphs, errors, and hostile bytes.
+
+usage: check_onnx.py BERTH
+"""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from make_onnx import BOOL, FLOAT, INT64, graph, model, node, tensor  # noqa: E402
+
+berth = sys.argv[1]
+folder = tempfile.mkdtemp()
+
+
+def save(content):
+    path = os.path.join(folder, "m.onnx")
+    with open(path, "wb") as file:
+        file.write(content)
+    return path
+
+
+def run(*words):
+    done = subprocess.run([berth, *words], capture_output=True)
+    assert done.returncode in (0, 1, 2, 3, 4), (words, done.returncode, done.stderr)
+    return done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace")
+
+
+def plan(content, *words):
+    code, out, err = run("plan", save(content), "--json", *words)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def complaint(content, code, *words):
+    got, _, err = run("plan", save(content), *words)
+    assert got == code, (got, err)
+    return err
+
+
+def shapes(content, *words):
+    """By name: type and shape, as the label of its row tells them."""
+    code, out, err = run("convert", save(content)) if not words else (None, None, None)
+    assert code == 0, err
+    return {m[0]: m[1] for m in re.findall(r'^"?([^",]+)"?,[^"\n]*?"?([a-z]+\d* \[[^\]]*\])', out, re.M)}
+
+
+def shape_of(kind, inputs, initializers=(), output="y", outputs=("y",), **attributes):
+    """The shape of an output of one node over inputs (name, shape[, type])."""
+    names = [i[0] if not isinstance(i, str) else i for i in inputs]
+    made = model([node(kind, names, outputs, **attributes)], [i for i in inputs if not isinstance(i, str)],
+                 [(o, None, 0) for o in outputs if o], initializers)
+    return shapes(made)[output]
+
+
+def x(*dims, kind=FLOAT):
+    return ("x", list(dims), kind)
+
+
+def test_layers():
+    w = [("w", [8, 3, 3, 3])]
+    assert shape_of("Conv", [x(1, 3, 10, 12)] + w) == "f32 [1 8 8 10]"
+    assert shape_of("Conv", [x(1, 3, 10, 12)] + w, pads=[1, 1, 1, 1], strides=[2, 2]) == "f32 [1 8 5 6]"
+    assert shape_of("Conv", [x(1, 3, 10, 12)] + w, auto_pad="SAME_UPPER", strides=[2, 2]) == "f32 [1 8 5 6]"
+    assert shape_of("Conv", [x(1, 3, 10, 12)] + w, dilations=[2, 2]) == "f32 [1 8 6 8]"
+    assert shape_of("ConvTranspose", [x(1, 8, 5, 6), ("w", [8, 4, 2, 2])], strides=[2, 2]) == "f32 [1 4 10 12]"
+    assert shape_of("MaxPool", [x(1, 3, 7, 7)], kernel_shape=[2, 2], strides=[2, 2]) == "f32 [1 3 3 3]"
+    assert shape_of("MaxPool", [x(1, 3, 7, 7)], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1) == "f32 [1 3 4 4]"
+    assert shape_of("GlobalAveragePool", [x(1, 3, 7, 7)]) == "f32 [1 3 1 1]"
+    assert shape_of("Gemm", [x(4, 5), ("w", [6, 5])], transB=1) == "f32 [4 6]"
+    assert shape_of("MatMul", [x(2, 1, 4, 5), ("w", [3, 5, 6])]) == "f32 [2 3 4 6]"
+    assert shape_of("MatMul", [x(5), ("w", [5, 6])]) == "f32 [6]"
+    lstm = [x(7, 2, 5), ("w", [2, 16, 5]), ("r", [2, 16, 4])]
+    assert shape_of("LSTM", lstm, hidden_size=4, direction="bidirectional") == "f32 [7 2 2 4]"
+    assert shape_of("LSTM", lstm, hidden_size=4, outputs=("", "h"), output="h") == "f32 [1 2 4]"
+
+
+def test_elements():
+    assert shape_of("Relu", [x(2, 3)]) == "f32 [2 3]"
+    assert shape_of("Add", [x(2, 1, 4), ("b", [3, 1])]) == "f32 [2 3 4]"
+    assert shape_of("Greater", [x(2, 1), ("b", [3])]) == "bool [2 3]"
+    assert shape_of("Cast", [x(2)], to=INT64) == "i64 [2]"
+    assert shape_of("Where", [x(2, 1, kind=BOOL), ("b", [3]), ("c", [1])]) == "f32 [2 3]"
+
+
+def test_moves():
+    ints = lambda *values, name="s": tensor(name, list(values))
+    assert shape_of("Reshape", [x(2, 6), "s"], [ints(0, -1, 3)]) == "f32 [2 2 3]"
+    assert shape_of("Reshape", [x(2, 6), "s"], [tensor("s", [4, -1], raw=False)]) == "f32 [4 3]"
+    assert shape_of("Flatten", [x(2, 3, 4)]) == "f32 [2 12]"
+    assert shape_of("Transpose", [x(2, 3, 4)], perm=[1, 2, 0]) == "f32 [3 4 2]"
+    assert shape_of("Transpose", [x(2, 3, 4)]) == "f32 [4 3 2]"
+    assert shape_of("Squeeze", [x(1, 3, 1)]) == "f32 [3]"
+    assert shape_of("Squeeze", [x(1, 3, 1), "s"], [ints(-1)]) == "f32 [1 3]"
+    assert shape_of("Unsqueeze", [x(3), "s"], [ints(0, 2)]) == "f32 [1 3 1]"
+    assert shape_of("Unsqueeze", [x(3)], axes=[1]) == "f32 [3 1]"
+    assert shape_of("Concat", [x(2, 3), ("b", [2, 5])], axis=1) == "f32 [2 8]"
+    more = [ints(1), ints(2**63 - 1, name="e"), ints(1, name="a"), ints(2, name="t")]
+    assert shape_of("Slice", [x(2, 7), "s", "e", "a", "t"], more) == "f32 [2 3]"
+    assert shape_of("Slice", [x(7), "s", "e", "a", "t"], [ints(-1), ints(-2**63, name="e"), ints(0, name="a"), ints(-1, name="t")]) == "f32 [7]"
+    assert shape_of("Split", [x(2, 6)], outputs=("a", "b", "y"), axis=1) == "f32 [2 2]"
+    assert shape_of("Gather", [x(5, 6), ("i", [2, 3], INT64)]) == "f32 [2 3 6]"
+    assert shape_of("Expand", [x(3, 1), "s"], [ints(2, 1, 4)]) == "f32 [2 3 4]"
+    assert shape_of("Tile", [x(3, 2), "s"], [ints(2, 4)]) == "f32 [6 8]"
+    assert shape_of("Pad", [x(3, 2), "s"], [ints(1, 0, 2, 3)]) == "f32 [6 5]"
+    assert shape_of("Resize", [x(1, 2, 4, 4), "", "s"], [tensor("s", [1.0, 1.0, 2.0, 1.5], kind=FLOAT)]) == "f32 [1 2 8 6]"
+    assert shape_of("ReduceMean", [x(2, 3, 4)], axes=[1], keepdims=0) == "f32 [2 4]"
+    assert shape_of("ReduceMean", [x(2, 3, 4)]) == "f32 [1 1 1]"
+    assert shape_of("ArgMax", [x(2, 3)], axis=1, keepdims=0) == "i64 [2]"
+    assert shape_of("TopK", [x(2, 9), "s"], [ints(4)], outputs=("y", "i"), output="i") == "i64 [2 4]"
+    assert shape_of("DepthToSpace", [x(1, 8, 2, 3)], blocksize=2) == "f32 [1 2 4 6]"
+    assert shape_of("ConstantOfShape", ["s"], [ints(3, 4)]) == "f32 [3 4]"
+    assert shape_of("Range", ["a", "s", "b"], [tensor("a", [0], []), tensor("s", [9], []), tensor("b", [2], [])]) == "i64 [5]"
+
+
+def test_computed_shapes():
+    """Shape, Gather, Unsqueeze, Concat, Reshape: as exporters write x.view(n, -1)."""
+    nodes = [node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "zero"], ["n"]),
+             node("Mul", ["n", "two"], ["twice"]), node("Unsqueeze", ["twice"], ["n1"], axes=[0]),
+             node("Constant", [], ["rest"], value=("tensor", tensor("", [-1]))),
+             node("Concat", ["n1", "rest"], ["to"], axis=0), node("Reshape", ["x", "to"], ["y"])]
+    made = model(nodes, [("x", [3, 4, 5])], [("y", None, 0)], [tensor("zero", [0], []), tensor("two", [2], [])])
+    assert shapes(made)["y"] == "f32 [6 10]"
+    assert "rest" not in shapes(made)
+
+
+def test_dims():
+    made = model([node("Relu", ["x"], ["y"])], [("x", ["batch", 4, None])], [("y", ["batch", 4, "n"])])
+    err = complaint(made, 2)
+    assert "'batch'" in err and "'x:2'" in err and "--dim" in err, err
+    assert plan(made, "--dim", "batch=2", "--dim", "x:2=8")["peak"] == 512
+    assert plan(made, "--dim", "*=8")["peak"] == 2048
+    assert "no such dimension" in complaint(made, 2, "--dim", "*=1", "--dim", "other=3")
+
+
+def test_unknown():
+    made = lambda infos: model([node("Mystery", ["x"], ["y"]), node("Relu", ["y"], ["z"])], [("x", [4])], [("z", None, 0)],
+                               infos=infos)
+    err = complaint(made([]), 3)
+    assert "'y' (by Mystery)" in err and "'z'" not in err and "shape inference" in err, err
+    assert shapes(made([("y", [2, 2])]))["z"] == "f32 [2 2]"
+
+
+def branches(cond):
+    then = graph([node("Add", ["x", "x"], ["t"])], [], [("t", None, 0)])
+    other = graph([node("Concat", ["x", "big"], ["e"], axis=0)], [], [("e", None, 0)])
+    return model([node("Relu", ["a"], ["x"]), node("Relu", ["a"], ["big"]), node("Equal", ["k", "one"], ["c"]),
+                  node("If", ["c"], ["y"], then_branch=("graph", then), else_branch=("graph", other)), node("Relu", ["y"], ["z"])],
+                 [("a", [64])] + ([("k", [], INT64)] if cond is None else []), [("z", None, 0)],
+                 [tensor("one", [1], [])] + ([] if cond is None else [tensor("k", [cond], [])]))
+
+
+def test_branches():
+    assert shapes(branches(None))["z"] == "f32 [128]"  # room for either
+    assert shapes(branches(1))["z"] == "f32 [64]"
+    assert shapes(branches(0))["z"] == "f32 [128]"
+    assert plan(branches(None), "--dim", "k=1")["peak"] < plan(branches(None))["peak"]
+    rows = {t["name"]: t for t in plan(branches(None))["tensors"]}
+    assert rows["x"]["upper"] >= rows["e"]["upper"] and rows["big"]["upper"] > rows["e"]["lower"]
+
+
+def test_loop():
+    body = graph([node("Add", ["v", "outside"], ["w"]), node("Identity", ["go"], ["on"])],
+                 [("i", [], INT64), ("go", [], BOOL), ("v", None)], [("on", None, 0), ("w", None, 0), ("w", None, 0)])
+    made = model([node("Loop", ["m", "", "x"], ["last", "all"], body=("graph", body))], [("x", [4]), ("outside", [4])],
+                 [("last", None, 0), ("all", None, 0)], [tensor("m", [5], [])])
+    assert shapes(made)["last"] == "f32 [4]" and shapes(made)["all"] == "f32 [5 4]"
+
+
+def test_refused():
+    assert "nobody makes 'q'" in complaint(model([node("Relu", ["q"], ["y"])], [("x", [4])], [("y", None, 0)]), 3)
+    assert "nobody makes 'q'" in complaint(model([], [("x", [4])], [("q", None, 0)]), 3)
+    assert "no ONNX model" in complaint(b"id,lower,upper,size\n", 3)
+    assert complaint(b"\0", 3)
+    deep = graph([node("Relu", ["x"], ["y"])], [], [("y", None, 0)])
+    for _ in range(40):
+        deep = graph([node("If", ["c"], ["y"], then_branch=("graph", deep), else_branch=("graph", b""))], [], [("y", None, 0)])
+    assert "deep" in complaint(model([node("If", ["c"], ["y"], then_branch=("graph", deep))], [("c", [], BOOL), ("x", [4])],
+                                     [("y", None, 0)]), 3)
+
+
+def test_hostile(every=4):
+    """Cut at many lengths, and many bytes changed: an answer or a complaint, never a crash."""
+    rng = random.Random(3)
+    conv = model([node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2]), node("Slice", ["a", "s", "s"], ["b"]),
+                  node("Pad", ["b", "p"], ["y"])], [("x", [1, 3, 8, 8]), ("w", [4, 3, 3, 3])], [("y", None, 0)],
+                 [tensor("s", [1]), tensor("p", [1] * 8)])
+    for good in (branches(None), conv):
+        for cut in range(1, len(good), every):
+            run("plan", save(good[:cut]), "--json")
+        for at in range(0, len(good), every):
+            changed = bytearray(good)
+            changed[at] = rng.choice([0, 1, 0x7f, 0x80, 0xff, changed[at] ^ 1 << rng.randrange(8)])
+            run("plan", save(bytes(changed)), "--json", "--dim", "*=3")
+
+
+cases = [value for name, value in sorted(globals().items()) if name.startswith("test_")]
+for case in cases:
+    case()
+print(f"{len(cases)} cases")
