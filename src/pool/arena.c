@@ -83,7 +83,7 @@ berth_status berth__arena_prepare(berth__arena *arena)
 /* ---- Indices ------------------------------------------------------------------------------------- */
 
 /* The record's place in any tree: its own for life, so that spans may grow and shrink. */
-static inline uint32_t priority(const berth__span *span)
+static inline uint32_t arena_priority(const berth__span *span)
 {
     return (uint32_t)((uintptr_t)span / sizeof *span) * 0x9e3779b1u;
 }
@@ -122,7 +122,7 @@ static berth__span *tree_join(berth__span *low, berth__span *high)
 {
     if (!low || !high)
         return low ? low : high;
-    bool low_on_top = priority(low) >= priority(high);
+    bool low_on_top = arena_priority(low) >= arena_priority(high);
     berth__span *top = low_on_top ? low : high;
     berth__span **open = low_on_top ? &low->right : &high->left;
     *open = low_on_top ? tree_join(low->right, high) : tree_join(low, high->left);
@@ -139,7 +139,7 @@ static berth__span **link_to(berth__index *index, berth__span *span)
 }
 
 /* What lies below `span` has changed: works the largest sizes out upwards, as far as they change. */
-static void look_up(berth__span *span)
+static void arena_look_up(berth__span *span)
 {
     for (; span; span = span->parent) {
         size_t before = span->largest_below;
@@ -152,7 +152,7 @@ static void look_up(berth__span *span)
 static void index_insert(berth__index *index, berth__span *span)
 {
     berth__span *parent = NULL, *at = index->root;
-    while (at && priority(at) >= priority(span)) {
+    while (at && arena_priority(at) >= arena_priority(span)) {
         parent = at;
         at = span->address < at->address ? at->left : at->right;
     }
@@ -164,7 +164,7 @@ static void index_insert(berth__index *index, berth__span *span)
     if (span->right)
         span->right->parent = span;
     look_below(span);
-    look_up(parent);
+    arena_look_up(parent);
     span->index = index;
     index->span_count++;
     index->bytes += span->size_bytes;
@@ -176,7 +176,7 @@ static void index_remove(berth__index *index, berth__span *span)
     *link_to(index, span) = below;
     if (below)
         below->parent = parent;
-    look_up(parent);
+    arena_look_up(parent);
     span->left = span->right = span->parent = NULL;
     span->index = NULL;
     index->span_count--;
@@ -357,7 +357,7 @@ berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t
         /* The common case: the free span shrinks where it is in the tree, and no other node moves. */
         taken = split_front(arena, span, size_bytes);
         index->bytes -= size_bytes;
-        look_up(span);
+        arena_look_up(span);
     }
     if (front)
         index_insert(index, front);
@@ -409,7 +409,7 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
     if (!joins_before) { /* grows where it is in the tree */
         index->bytes += span->size_bytes;
         span = join_before(arena, span);
-        look_up(span);
+        arena_look_up(span);
         return span;
     }
     if (joins_after) {
@@ -419,7 +419,7 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
     index->bytes += span->size_bytes;
     span = span->before;
     join_after(arena, span);
-    look_up(span);
+    arena_look_up(span);
     return span;
 }
 
@@ -470,7 +470,7 @@ berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p)
 
 /* ---- Invariants ---------------------------------------------------------------------------------- */
 
-static size_t tree_count(const berth__index *index, const berth__span *tree, uint64_t *bytes)
+static size_t arena_tree_count(const berth__index *index, const berth__span *tree, uint64_t *bytes)
 {
     if (!tree)
         return 0;
@@ -484,7 +484,7 @@ static size_t tree_count(const berth__index *index, const berth__span *tree, uin
     if (tree->index != index || largest != tree->largest_below || !linked)
         return SIZE_MAX / 4;
     *bytes += tree->size_bytes;
-    return 1 + tree_count(index, tree->left, bytes) + tree_count(index, tree->right, bytes);
+    return 1 + arena_tree_count(index, tree->left, bytes) + arena_tree_count(index, tree->right, bytes);
 }
 
 static bool is_in_tree(const berth__span *span)
@@ -520,7 +520,7 @@ bool berth__arena_is_valid(const berth__arena *arena)
             uint64_t bytes = 0;
             const berth__index *index = span->index;
             if (index && index->root == span &&
-                (tree_count(index, index->root, &bytes) != index->span_count || bytes != index->bytes))
+                (arena_tree_count(index, index->root, &bytes) != index->span_count || bytes != index->bytes))
                 return false;
         }
     }

@@ -312,7 +312,7 @@ static berth_status allocate_elsewhere(berth__pool *pool, struct attempt *a, voi
     return finish_allocation(pool, span, a->request, out);
 }
 
-/* Everything but the short way. If nothing of the size is in the stock, its larger blocks go back into the
+/* The slow path. If nothing of the size is in the stock, its larger blocks go back into the
  * arena first. */
 static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool, size_t size_bytes,
                                                                size_t alignment, const berth_request *request,
@@ -358,7 +358,7 @@ static __attribute__((noinline)) berth_status count(berth__pool *pool, size_t si
     return BERTH_OK;
 }
 
-/* The short way: an ordinary request, the thread's stock has a block, and no memory checker listens. */
+/* The fast path: an ordinary request, the thread's stock has a block, and no memory checker listens. */
 BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
                                             const berth_request *request, void **out)
 {
@@ -526,7 +526,7 @@ static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
     return has_room;
 }
 
-/* A sound free of a block that no stream uses, past the short way. */
+/* A sound free of a block that no stream uses, past the fast path. */
 static berth_status put_away(berth__pool *pool, berth__span *span, size_t size_bytes)
 {
     struct inside in;
@@ -568,7 +568,7 @@ static __attribute__((noinline)) berth_status deallocate_general(berth__pool *po
     return put_away(pool, span, size_bytes);
 }
 
-/* The short way: a block of the reserved address space that no stream uses, the thread's stock has room, and
+/* The fast path: a block of the reserved address space that no stream uses, the thread's stock has room, and
  * no memory checker listens. What was allocated last is often freed next: looking there first, the processor
  * need not wait for the map. */
 BERTH_HOT berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)

@@ -140,7 +140,7 @@ static inline void berth__spans_remove(berth__span **list, berth__span *span)
 }
 
 /* A mark on the meter: from then on every free takes the lock. Asked inside a slot, or with the lock. */
-enum { BERTH__POOL_CLOSING = 4, BERTH__POOL_NO_SHORT_WAY = 8 };
+enum { BERTH__POOL_CLOSING = 4, BERTH__POOL_NO_FAST_PATH = 8 };
 static inline bool berth__pool_is_closing(berth__pool *pool)
 {
     return (atomic_load_explicit(&pool->meter.stopped, memory_order_relaxed) & BERTH__POOL_CLOSING) != 0;
@@ -150,7 +150,7 @@ static inline void berth__pool_relock(berth__pool *pool)
 {
     berth__spin_lock(&pool->lock, BERTH__RANK_POOL);
 }
-/* The same with the time, from whom has read the clock already. */
+/* The same for callers that have already read the clock. */
 static inline void berth__pool_lock_at(berth__pool *pool, uint64_t now_ns)
 {
     berth__pool_relock(pool);

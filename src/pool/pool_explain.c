@@ -56,7 +56,7 @@ static berth_block describe_span(const berth__pool *pool, const berth__span *spa
     return block;
 }
 
-static berth_status copy_blocks(berth__pool *pool, struct copy *copy)
+static berth_status pool_copy_blocks(berth__pool *pool, struct copy *copy)
 {
     /* Room is made without the lock held for long: count, allocate, and again if it has grown meanwhile. */
     for (size_t room = 64;;) {
@@ -89,7 +89,7 @@ static berth_status copy_blocks(berth__pool *pool, struct copy *copy)
 berth_status berth__pool_snapshot(void *self, berth_block_fn visit, void *context)
 {
     struct copy copy = {0};
-    berth_status status = copy_blocks(self, &copy);
+    berth_status status = pool_copy_blocks(self, &copy);
     for (size_t i = 0; i < copy.count && visit(context, &copy.blocks[i]); i++)
         continue;
     berth__heap_free(copy.blocks);
@@ -139,7 +139,7 @@ berth_status berth_pool_describe(berth_allocator *a, size_t max_blocks, berth_li
     berth_stats stats = {.struct_size = sizeof stats};
     struct copy copy = {0};
     berth__pool_read_stats(pool, &stats);
-    berth_status status = copy_blocks(pool, &copy);
+    berth_status status = pool_copy_blocks(pool, &copy);
     if (status != BERTH_OK)
         return status;
     char text[256];

@@ -13,7 +13,7 @@ static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 
 /* With the lock nobody moves a span, with the meter stopped nobody is in a stock, so that the child sees every
  * one whole. Past the ranks: all pools have one, and here alone somebody holds several. */
-static void before_fork(void)
+static void pool_before_fork(void)
 {
     pthread_mutex_lock(&list_lock);
     for (berth__pool *pool = all_pools; pool; pool = pool->next)
@@ -25,23 +25,23 @@ static void before_fork(void)
     }
 }
 
-static void let_go_on(berth__pool *pool)
+static void pool_let_go_on(berth__pool *pool)
 {
     BERTH__RANK_TAKE(BERTH__RANK_METER);
     berth__meter_resume(&pool->meter);
     atomic_store_explicit(&pool->lock.word, 0, memory_order_release);
 }
 
-static void after_fork_in_parent(void)
+static void pool_after_fork_in_parent(void)
 {
     for (berth__pool *pool = all_pools; pool; pool = pool->next)
-        let_go_on(pool);
+        pool_let_go_on(pool);
     pthread_mutex_unlock(&list_lock);
 }
 
 /* What threads that stayed behind were doing outside the lock nobody will finish: frees that were marking
  * streams, memory on its way, a collection. */
-static void after_fork_in_child(void)
+static void pool_after_fork_in_child(void)
 {
     for (berth__pool *pool = all_pools; pool; pool = pool->next) {
         berth__span *span;
@@ -52,21 +52,21 @@ static void after_fork_in_child(void)
         berth__pool_strand(pool);
         pool->collecting = false;
         pool->leaving = 0;
-        let_go_on(pool);
+        pool_let_go_on(pool);
     }
     pthread_mutex_unlock(&list_lock);
 }
 
-static void watch_forks(void)
+static void pool_watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pthread_atfork(pool_before_fork, pool_after_fork_in_parent, pool_after_fork_in_child);
 }
 
 /* ---- The lists ----------------------------------------------------------------------------------- */
 
 void berth__pool_enlist(berth__pool *pool)
 {
-    pthread_once(&watch_once, watch_forks); /* not under the lock, which the handlers take */
+    pthread_once(&watch_once, pool_watch_forks); /* not under the lock, which the handlers take */
     pthread_mutex_lock(&list_lock);
     pool->next = all_pools;
     if (pool->next)

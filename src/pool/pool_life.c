@@ -346,7 +346,7 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     pool->annotates = BERTH__ANNOTATES() && info.host_accessible;
     (void)berth__thread(); /* from then on it is known what barriers there are */
     if (pool->annotates || !berth__barrier_is_asymmetric)
-        atomic_init(&pool->meter.stopped, BERTH__POOL_NO_SHORT_WAY);
+        atomic_init(&pool->meter.stopped, BERTH__POOL_NO_FAST_PATH);
     if (status == BERTH_OK && !(info.memory_kinds >> pool->memory_kind & 1))
         status = berth__fail(BERTH_UNSUPPORTED, "%s has no memory of the kind asked for", info.name);
     if (status == BERTH_OK)

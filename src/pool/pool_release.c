@@ -119,7 +119,7 @@ void berth__pool_flush_stocks(berth__pool *pool)
 
 /* ---- One span ------------------------------------------------------------------------------------ */
 
-static void release_begin(berth__pool *pool, berth__span *span)
+static void pool_release_begin(berth__pool *pool, berth__span *span)
 {
     span->allocation_id = ++pool->releases;
     berth__spans_add(&pool->releasing, span);
@@ -127,7 +127,7 @@ static void release_begin(berth__pool *pool, berth__span *span)
     atomic_fetch_add(&pool->budget->moving_bytes, span->size_bytes);
 }
 
-static void release_end(berth__pool *pool, berth__span *span)
+static void pool_release_end(berth__pool *pool, berth__span *span)
 {
     berth__spans_remove(&pool->releasing, span);
     pool->releasing_bytes -= span->size_bytes;
@@ -151,7 +151,7 @@ static size_t release_span(berth__pool *pool, berth__span *span)
 {
     void *p = (void *)span->address;
     size_t size_bytes = span->size_bytes;
-    release_begin(pool, span);
+    pool_release_begin(pool, span);
     bool in_place = span->segment == pool->main;
     berth__pool_unlock(pool);
     berth__pool_reveal(pool, p, size_bytes);
@@ -166,7 +166,7 @@ static size_t release_span(berth__pool *pool, berth__span *span)
         release_fail(pool, span);
         return 0;
     }
-    release_end(pool, span);
+    pool_release_end(pool, span);
     return size_bytes;
 }
 
@@ -217,7 +217,7 @@ void berth__pool_strand(berth__pool *pool)
         if (span->segment == pool->main)
             release_fail(pool, span);
         else
-            release_end(pool, span);
+            pool_release_end(pool, span);
     }
     atomic_store(&pool->budget->moving_bytes, 0);
 }

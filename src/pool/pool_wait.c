@@ -5,14 +5,14 @@
 
 /* ---- Streams ------------------------------------------------------------------------------------- */
 
-static berth__pool_stream **bucket_of(berth__pool *pool, const berth_stream *stream)
+static berth__pool_stream **wait_bucket_of(berth__pool *pool, const berth_stream *stream)
 {
     return &pool->streams[stream->id % BERTH__POOL_BUCKETS];
 }
 
 berth__pool_stream *berth__pool_stream_of(berth__pool *pool, berth_stream *stream, bool make)
 {
-    berth__pool_stream **bucket = bucket_of(pool, stream);
+    berth__pool_stream **bucket = wait_bucket_of(pool, stream);
     for (berth__pool_stream *known = *bucket; known; known = known->next)
         if (known->stream == stream)
             return known;
@@ -34,7 +34,7 @@ struct more_uses {
     berth__pool_stream *streams[];
 };
 
-static berth__pool_stream *use_at(const berth__span *span, uint32_t i)
+static berth__pool_stream *wait_use_at(const berth__span *span, uint32_t i)
 {
     const struct more_uses *more = span->more_uses;
     return i == 0 ? span->use : more->streams[i - 1];
@@ -46,7 +46,7 @@ berth_stream *berth__pool_first_use(const berth__span *span)
     return known ? known->stream : NULL;
 }
 
-static berth_status no_memory(void)
+static berth_status wait_no_memory(void)
 {
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to note that a stream uses a block");
 }
@@ -60,7 +60,7 @@ static berth_status reserve_use(berth__span *span)
     uint32_t room = more ? more->room * 2 : 3;
     more = berth__heap_realloc(more, sizeof *more + room * sizeof(berth__pool_stream *));
     if (!more)
-        return no_memory();
+        return wait_no_memory();
     more->room = room;
     span->more_uses = more;
     return BERTH_OK;
@@ -69,14 +69,14 @@ static berth_status reserve_use(berth__span *span)
 berth_status berth__pool_add_use(berth__pool *pool, berth__span *span, berth_stream *stream)
 {
     for (uint32_t i = 0; i < span->use_count; i++)
-        if (use_at(span, i)->stream == stream)
+        if (wait_use_at(span, i)->stream == stream)
             return BERTH_OK; /* once is enough: one event at the free */
     berth_status status = reserve_use(span);
     if (status != BERTH_OK)
         return status;
     berth__pool_stream *known = berth__pool_stream_of(pool, stream, true);
     if (!known)
-        return no_memory();
+        return wait_no_memory();
     known->users++;
     if (span->use_count == 0)
         span->use = known;
@@ -89,7 +89,7 @@ berth_status berth__pool_add_use(berth__pool *pool, berth__span *span, berth_str
 static void forget_uses(berth__span *span)
 {
     for (uint32_t i = 0; i < span->use_count; i++)
-        use_at(span, i)->users--;
+        wait_use_at(span, i)->users--;
     berth__heap_free(span->more_uses);
     span->more_uses = span->use = NULL;
     span->use_count = 0;
@@ -176,7 +176,7 @@ static bool record_points(berth__pool *pool, const berth__span *span, bool wait,
     berth__waiting **end = points;
     for (uint32_t i = 0; i < span->use_count; i++) {
         berth__waiting *point = NULL;
-        outcome got = point_record(pool, use_at(span, i)->stream, wait, &point);
+        outcome got = point_record(pool, wait_use_at(span, i)->stream, wait, &point);
         if (got == UNKNOWN)
             return false;
         if (got == PASSED)
@@ -218,7 +218,7 @@ static void wait_for_points(berth__pool *pool, berth__span *span, berth__waiting
     while (points) {
         berth__waiting *point = points;
         points = point->next;
-        point_append(pool, use_at(span, (uint32_t)point->ticket), point, span);
+        point_append(pool, wait_use_at(span, (uint32_t)point->ticket), point, span);
     }
     forget_uses(span);
 }

@@ -43,7 +43,7 @@ static void find_pin(struct holdings *h, const berth__span *hole)
     h->pin_bytes = pin->size_bytes;
 }
 
-static void read_holdings(berth__pool *pool, struct holdings *h)
+static void pool_read_holdings(berth__pool *pool, struct holdings *h)
 {
     const berth__span *hole = NULL;
     memset(h, 0, sizeof *h);
@@ -94,7 +94,7 @@ static void say_reason(const berth__pool *pool, berth__text *t, size_t size_byte
     }
 }
 
-static void say_holdings(const berth__pool *pool, berth__text *t, struct holdings *h)
+static void pool_say_holdings(const berth__pool *pool, berth__text *t, struct holdings *h)
 {
     berth__holders_sort(&h->holders);
     berth__say(t, "%s live", SIZE(h->live_bytes));
@@ -123,14 +123,14 @@ berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const ber
     berth__text t = {.start = words, .capacity = sizeof words};
     berth__pool_lock(pool);
     berth__pool_stop(pool);
-    read_holdings(pool, &h);
+    pool_read_holdings(pool, &h);
     berth__pool_resume(pool);
     berth__pool_unlock(pool);
     const char *label = berth__request_label(request);
     berth__say(&t, "%s asked for %s: ", label ? label : "a request without a label", SIZE(size_bytes));
     say_reason(pool, &t, size_bytes, &h, why);
     berth__say(&t, ". ");
-    say_holdings(pool, &t, &h);
+    pool_say_holdings(pool, &t, &h);
     if (why == BERTH_OVER_BUDGET) /* all is said */
         return berth__fail(why, "%s", words);
     return berth__fail_driver(why, cause.driver_code, cause.driver_words, "%s. %s", words, cause.message);

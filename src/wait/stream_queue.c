@@ -9,19 +9,19 @@
 
 /* ---- The set of streams ---------------------------------------------------------------------------- */
 
-static uint32_t piece_of(uint32_t place)
+static uint32_t streams_piece_of(uint32_t place)
 {
     return 31u - (uint32_t)__builtin_clz(place / 16 + 1);
 }
 
 berth__stream_queue *berth__streams_at(berth__streams *set, uint32_t place)
 {
-    uint32_t piece = piece_of(place);
+    uint32_t piece = streams_piece_of(place);
     berth__stream_queue *queues = atomic_load_explicit(&set->pieces[piece], memory_order_acquire);
     return &queues[place - ((16u << piece) - 16u)];
 }
 
-static uint32_t hash(uint64_t id)
+static uint32_t streams_hash(uint64_t id)
 {
     return (uint32_t)((id * 0x9E3779B97F4A7C15u) >> 32);
 }
@@ -29,7 +29,7 @@ static uint32_t hash(uint64_t id)
 /* With the lock held: where `id` is, or the empty entry where it would go. */
 static uint32_t *entry_of(berth__streams *set, uint64_t id)
 {
-    for (uint32_t i = hash(id);; i++) {
+    for (uint32_t i = streams_hash(id);; i++) {
         uint32_t *entry = &set->places[i & set->places_mask];
         if (*entry == 0 || berth__streams_at(set, *entry - 1)->stream_id == id)
             return entry;
@@ -57,7 +57,7 @@ static bool grow_entries(berth__streams *set)
 }
 
 /* With the lock held: a place that is free, NULL when there is no memory. */
-static berth__stream_queue *take_place(berth__streams *set)
+static berth__stream_queue *streams_take_place(berth__streams *set)
 {
     if (set->spare_places) {
         berth__stream_queue *q = set->spare_places;
@@ -65,7 +65,7 @@ static berth__stream_queue *take_place(berth__streams *set)
         return q;
     }
     uint32_t place = atomic_load_explicit(&set->count, memory_order_relaxed);
-    uint32_t piece = piece_of(place);
+    uint32_t piece = streams_piece_of(place);
     if (piece >= BERTH__STREAM_PIECES)
         return NULL;
     if (!atomic_load_explicit(&set->pieces[piece], memory_order_relaxed)) {
@@ -82,14 +82,14 @@ static berth__stream_queue *take_place(berth__streams *set)
     return q;
 }
 
-static berth__stream_queue *enter_locked(berth__streams *set, berth_stream *stream)
+static berth__stream_queue *streams_enter_locked(berth__streams *set, berth_stream *stream)
 {
     if (!grow_entries(set))
         return NULL;
     uint32_t *entry = entry_of(set, stream->id);
     if (*entry)
         return berth__streams_at(set, *entry - 1);
-    berth__stream_queue *q = take_place(set);
+    berth__stream_queue *q = streams_take_place(set);
     if (!q)
         return NULL;
     q->stream = berth__stream_retain(stream);
@@ -102,7 +102,7 @@ static berth__stream_queue *enter_locked(berth__streams *set, berth_stream *stre
 berth__stream_queue *berth__streams_enter(berth__streams *set, berth_stream *stream)
 {
     berth__spin_lock(&set->lock, RANK);
-    berth__stream_queue *q = enter_locked(set, stream);
+    berth__stream_queue *q = streams_enter_locked(set, stream);
     berth__spin_unlock(&set->lock, RANK);
     return q;
 }
