@@ -20,8 +20,9 @@ typedef enum berth_log_level {
  * something to say; it may call berth, and what it logs from inside is dropped. */
 typedef void (*berth_log_fn)(void *context, berth_log_level level, const char *line);
 
-/* Sends lines at or above `threshold` to `fn`; NULL restores the default, which writes warnings and
- * errors to stderr. Any thread; a line under way on another thread may still reach the old hook. */
+/* Sends lines at or above `threshold` to `fn`, or where it is NULL to stderr (or to the file that BERTH_LOG
+ * names). At the start: NULL with BERTH_LOG_WARNING, or the level of BERTH_LOG. BERTH_LOG_NONE silences, with or
+ * without a function. Any thread; a line under way on another thread may still reach the old hook. */
 BERTH_API void berth_log_set(berth_log_fn fn, void *context, berth_log_level threshold);
 
 #ifdef __cplusplus

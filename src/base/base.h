@@ -22,6 +22,11 @@
 /* Keeps `status` and the words for berth_last_error and returns `status`:
  *     return berth__fail(BERTH_INVALID_ARGUMENT, "alignment %zu is not a power of two", alignment); */
 berth_status berth__fail(berth_status status, const char *format, ...) BERTH_PRINTF(2, 3);
+/* How many failures with words the calling thread has had, and words for a failure of a user's code that has kept
+ * none since `before`: what stands there is another failure's. "pool" "free a block" */
+uint64_t berth__failures(void);
+berth_status berth__fail_unless_said(berth_status status, uint64_t before, const char *name,
+                                     const char *what);
 /* The analyzer sees one file at a time, and would fear that a failure answers BERTH_OK. */
 #ifdef __clang_analyzer__
 #define berth__fail(status, ...) ((void)berth__fail(status, __VA_ARGS__), (status))

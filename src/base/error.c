@@ -6,6 +6,7 @@
 #include <string.h>
 
 static _Thread_local berth_error last_error = {.struct_size = sizeof(berth_error)};
+static _Thread_local uint64_t failures; /* how many words were kept on this thread */
 
 const char *berth_status_name(berth_status status)
 {
@@ -52,6 +53,33 @@ static berth_status keep(berth_status status, int64_t driver_code, const char *d
     memcpy(last_error.message, message, sizeof message);
     last_error.status = status;
     last_error.driver_code = driver_code;
+    failures++;
+    return status;
+}
+
+uint64_t berth__failures(void)
+{
+    return failures;
+}
+
+berth_status berth_fail(berth_status status, const char *format, ...)
+{
+    if (status == BERTH_OK)
+        return BERTH_OK;
+    va_list args;
+    va_start(args, format);
+    if (format)
+        keep(status, 0, NULL, format, args);
+    else
+        (void)berth__fail(status, "%s", berth_status_words(status));
+    va_end(args);
+    return status;
+}
+
+berth_status berth__fail_unless_said(berth_status status, uint64_t before, const char *name, const char *what)
+{
+    if (failures == before || last_error.status != status)
+        (void)berth__fail(status, "%s failed to %s: %s", name, what, berth_status_words(status));
     return status;
 }
 

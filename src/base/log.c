@@ -14,7 +14,6 @@ static berth_log_fn hook;                                  /* guard: hook_lock *
 static void *hook_context;                                 /* guard: hook_lock */
 static berth_log_level hook_threshold = BERTH_LOG_WARNING; /* guard: hook_lock */
 static FILE *hook_file; /* guard: hook_lock. From BERTH_LOG; NULL: stderr */
-static berth_log_level default_threshold = BERTH_LOG_WARNING; /* guard: hook_lock */
 static _Thread_local bool inside_hook;
 
 /* Past the check of ranks: what that finds is told here. */
@@ -36,7 +35,7 @@ void berth_log_set(berth_log_fn fn, void *context, berth_log_level threshold)
     lock_hook();
     hook = fn;
     hook_context = context;
-    hook_threshold = fn ? threshold : default_threshold;
+    hook_threshold = threshold;
     unlock_hook();
 }
 
@@ -66,7 +65,7 @@ __attribute__((constructor(150))) static void read_environment(void)
             fprintf(stderr, "berth: error: BERTH_LOG: %s cannot be opened; lines go to stderr\n",
                     setting + length + 1);
     }
-    default_threshold = hook_threshold = (berth_log_level)level;
+    hook_threshold = (berth_log_level)level;
 }
 
 static const char *level_word(berth_log_level level)

@@ -1,6 +1,7 @@
 /* The front of every allocator: checks arguments once, fills in absent operations, counts references. */
 #include "core/allocator.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/words.h"
@@ -177,15 +178,19 @@ berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops 
     return BERTH_OK;
 }
 
-berth_status berth__check_answer(berth_status status, const char *name, size_t size_bytes, void **out)
+berth_status berth__check_answer(const berth_allocator *a, berth_status status, uint64_t before,
+                                 size_t size_bytes, void **out)
 {
     if (BERTH_LIKELY(status == BERTH_OK && *out))
         return BERTH_OK;
     *out = NULL;
-    if (status != BERTH_OK)
-        return status;
-    return berth__fail(BERTH_INTERNAL, "%s answered BERTH_OK to a request for %s without a block", name,
-                       BERTH__SIZE(size_bytes));
+    const char *name = a->ops.name(a->self);
+    if (status == BERTH_OK)
+        return berth__fail(BERTH_INTERNAL, "%s answered BERTH_OK to a request for %s without a block", name,
+                           BERTH__SIZE(size_bytes));
+    char what[64];
+    snprintf(what, sizeof what, "give %s", BERTH__SIZE(size_bytes));
+    return berth__fail_unless_said(status, before, name, what);
 }
 
 /* A user's table is not trusted to keep its promise: `self` is the handle. */
@@ -193,8 +198,19 @@ static berth_status allocate_checked(void *self, size_t size_bytes, size_t align
                                      const berth_request *request, void **out)
 {
     berth_allocator *a = self;
+    uint64_t before = berth__failures();
     berth_status status = a->ops.allocate(a->self, size_bytes, alignment, request, out);
-    return berth__check_answer(status, a->ops.name(a->self), size_bytes, out);
+    return berth__check_answer(a, status, before, size_bytes, out);
+}
+
+static berth_status deallocate_checked(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    berth_allocator *a = self;
+    uint64_t before = berth__failures();
+    berth_status status = a->ops.deallocate(a->self, p, size_bytes, stream);
+    return BERTH_LIKELY(status == BERTH_OK)
+               ? BERTH_OK
+               : berth__fail_unless_said(status, before, a->ops.name(a->self), "take a block back");
 }
 
 berth_status berth_allocator_create(const berth_allocator_ops *ops, void *self, berth_allocator **out)
@@ -216,7 +232,8 @@ berth_status berth_allocator_create(const berth_allocator_ops *ops, void *self, 
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an allocator's handle");
     berth__allocator_init(a, &complete, self);
     a->allocate = allocate_checked;
-    a->allocate_self = a;
+    a->deallocate = deallocate_checked;
+    a->allocate_self = a->deallocate_self = a;
     a->embedded = false;
     *out = a;
     return BERTH_OK;
@@ -376,10 +393,11 @@ berth_status berth_reallocate(berth_allocator *a, void *p, size_t old_bytes, siz
         request = &berth__plain_request;
     if (new_bytes == 0 && !a->ops.allocates_empty(a->self))
         return berth__deallocate(a, p, old_bytes, request->stream);
+    uint64_t before = berth__failures();
     berth_status status = a->ops.reallocate(a->self, p, old_bytes, new_bytes, alignment, request, out);
     if (status == BERTH_UNSUPPORTED)
         status = move_block(a, p, old_bytes, new_bytes, alignment, request, out);
-    return berth__check_answer(status, a->ops.name(a->self), new_bytes, out);
+    return berth__check_answer(a, status, before, new_bytes, out);
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */

@@ -57,8 +57,9 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
 berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops *from);
 
 /* What a user's own code answered to an allocation: BERTH_OK without a block is BERTH_INTERNAL with words, so
- * that nobody above has to look [I7]. */
-berth_status berth__check_answer(berth_status status, const char *name, size_t size_bytes, void **out);
+ * that nobody above has to look [I7]; a failure without words of its own since `before` (berth__failures) gets some. */
+berth_status berth__check_answer(const berth_allocator *a, berth_status status, uint64_t before,
+                                 size_t size_bytes, void **out);
 
 /* The operations without the front's checks, for wrappers: the arguments have been checked once already. */
 static inline berth_status berth__allocate(berth_allocator *a, size_t size_bytes, size_t alignment,

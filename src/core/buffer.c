@@ -2,6 +2,7 @@
  *
  *     owner      allocator, data taken now or on first use
  *     view       no allocator, data from the caller
+ *     adopted    no allocator, data from the caller, and a function that gives it back
  *     sub        no allocator, data inside the parent, which it retains
  */
 #include <pthread.h>
@@ -24,8 +25,10 @@ struct berth_buffer {
     size_t size_bytes;
     size_t alignment;
     berth_device device;
-    berth_allocator *allocator; /* retained; NULL: the block is not ours */
-    berth_buffer *parent;       /* retained; NULL: not a part */
+    berth_allocator *allocator;   /* retained; NULL: the block is not ours */
+    berth_buffer *parent;         /* retained; NULL: not a part */
+    berth_buffer_deleter deleter; /* NULL: not adopted */
+    void *deleter_context;
 };
 
 static berth_status null_argument(const char *what)
@@ -74,11 +77,8 @@ berth_status berth_buffer_create(berth_allocator *allocator, size_t size_bytes, 
     return BERTH_OK;
 }
 
-berth_status berth_buffer_view(void *p, size_t size_bytes, berth_device device, berth_buffer **out)
+static berth_status check_memory(const void *p, size_t size_bytes, berth_device device)
 {
-    if (!out)
-        return null_argument("out");
-    *out = NULL;
     if (!p && size_bytes > 0)
         return berth__fail(BERTH_INVALID_ARGUMENT, "a view of %zu bytes needs an address", size_bytes);
     if (size_bytes > UINTPTR_MAX - (uintptr_t)p)
@@ -90,12 +90,39 @@ berth_status berth_buffer_view(void *p, size_t size_bytes, berth_device device, 
     if (device.ordinal < 0 || device.ordinal >= count)
         return berth__fail(BERTH_INVALID_ARGUMENT, "there is no %s device %d to view memory of",
                            berth_device_kind_name((berth_device_kind)device.kind), (int)device.ordinal);
+    return BERTH_OK;
+}
+
+berth_status berth_buffer_view(void *p, size_t size_bytes, berth_device device, berth_buffer **out)
+{
+    if (!out)
+        return null_argument("out");
+    *out = NULL;
+    berth_status status = check_memory(p, size_bytes, device);
+    if (status != BERTH_OK)
+        return status;
     berth_buffer *view = new_buffer(size_bytes, device);
     if (!view)
         return BERTH_OUT_OF_HOST_MEMORY;
     view->data = p;
     atomic_init(&view->state, BLOCK_HERE);
     *out = view;
+    return BERTH_OK;
+}
+
+berth_status berth_buffer_adopt(void *p, size_t size_bytes, berth_device device, berth_buffer_deleter deleter,
+                                void *context, berth_buffer **out)
+{
+    if (!out)
+        return null_argument("out");
+    *out = NULL;
+    if (!deleter)
+        return null_argument("the deleter");
+    berth_status status = berth_buffer_view(p, size_bytes, device, out);
+    if (status != BERTH_OK)
+        return status;
+    (*out)->deleter = deleter;
+    (*out)->deleter_context = context;
     return BERTH_OK;
 }
 
@@ -141,6 +168,8 @@ void berth_buffer_release(berth_buffer *buffer)
             berth_deallocate(buffer->allocator, buffer->data, buffer->size_bytes, NULL) != BERTH_OK)
             berth__log(BERTH_LOG_ERROR, "the block of a buffer could not be given back: %s",
                        berth_last_error()->message);
+        if (buffer->deleter)
+            buffer->deleter(buffer->deleter_context, buffer->data, buffer->size_bytes);
         berth_allocator_release(buffer->allocator);
         berth__heap_free(buffer);
         buffer = parent;
@@ -187,6 +216,8 @@ berth_device berth_buffer_device(const berth_buffer *buffer)
 
 berth_allocator *berth_buffer_allocator(const berth_buffer *buffer)
 {
+    while (buffer && buffer->parent)
+        buffer = buffer->parent;
     return buffer ? buffer->allocator : NULL;
 }
 
@@ -278,18 +309,26 @@ static bool is_cpu(berth_device device)
     return device.kind == BERTH_DEVICE_CPU;
 }
 
-/* Whether one device can copy between both buffers by itself; fills `work` if so. */
-static bool one_device_copies(const berth_buffer *dst, const berth_buffer *src, job *work)
+/* Which bytes of which buffers; both have their blocks. */
+typedef struct span {
+    berth_buffer *dst, *src;
+    size_t to, from; /* offsets */
+    size_t size_bytes;
+} span;
+
+/* Whether one device can copy between both buffers by itself; fills `work` in either case. */
+static bool one_device_copies(const span *s, job *work)
 {
+    const berth_buffer *dst = s->dst, *src = s->src;
     bool to_host = is_cpu(dst->device), from_host = is_cpu(src->device);
     *work = (job){.device = to_host ? src->device : dst->device,
                   .kind = to_host && from_host ? BERTH_COPY_HOST_TO_HOST
                           : to_host            ? BERTH_COPY_DEVICE_TO_HOST
                           : from_host          ? BERTH_COPY_HOST_TO_DEVICE
                                                : BERTH_COPY_DEVICE_TO_DEVICE,
-                  .to = dst->data,
-                  .from = src->data,
-                  .size_bytes = src->size_bytes};
+                  .to = (char *)dst->data + s->to,
+                  .from = (char *)src->data + s->from,
+                  .size_bytes = s->size_bytes};
     if (to_host || from_host || berth_device_equal(dst->device, src->device))
         return true;
     work->peer = src->device;
@@ -297,24 +336,25 @@ static bool one_device_copies(const berth_buffer *dst, const berth_buffer *src, 
 }
 
 /* From one device to another through pieces of pinned host memory. */
-static berth_status copy_staged(const berth_buffer *dst, const berth_buffer *src)
+static berth_status copy_staged(const span *s)
 {
     const size_t most = (size_t)1 << 20;
-    size_t piece = src->size_bytes < most ? src->size_bytes : most;
+    size_t piece = s->size_bytes < most ? s->size_bytes : most;
+    char *to = (char *)s->dst->data + s->to, *from = (char *)s->src->data + s->from;
+    berth_device source = s->src->device;
     void *staging = NULL;
     berth_status status =
-        berth_device_allocate(src->device, BERTH_MEMORY_PINNED, piece, BERTH_ALIGNMENT, NULL, &staging);
+        berth_device_allocate(source, BERTH_MEMORY_PINNED, piece, BERTH_ALIGNMENT, NULL, &staging);
     if (status != BERTH_OK)
         return status;
-    for (size_t done = 0; done < src->size_bytes && status == BERTH_OK; done += piece) {
-        size_t size = src->size_bytes - done < piece ? src->size_bytes - done : piece;
-        status = berth_copy(src->device, staging, (char *)src->data + done, size, BERTH_COPY_DEVICE_TO_HOST,
-                            NULL, false);
+    for (size_t done = 0; done < s->size_bytes && status == BERTH_OK; done += piece) {
+        size_t size = s->size_bytes - done < piece ? s->size_bytes - done : piece;
+        status = berth_copy(source, staging, from + done, size, BERTH_COPY_DEVICE_TO_HOST, NULL, false);
         if (status == BERTH_OK)
-            status = berth_copy(dst->device, (char *)dst->data + done, staging, size,
-                                BERTH_COPY_HOST_TO_DEVICE, NULL, false);
+            status =
+                berth_copy(s->dst->device, to + done, staging, size, BERTH_COPY_HOST_TO_DEVICE, NULL, false);
     }
-    berth_status given = berth_device_release(src->device, BERTH_MEMORY_PINNED, staging, piece, NULL);
+    berth_status given = berth_device_release(source, BERTH_MEMORY_PINNED, staging, piece, NULL);
     return status == BERTH_OK ? given : status;
 }
 
@@ -330,9 +370,6 @@ static berth_status check_copy(berth_buffer *dst, berth_buffer *src, berth_strea
 {
     if (!dst || !src)
         return null_argument(dst ? "the source" : "the destination");
-    if (dst->size_bytes < src->size_bytes)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes do not fit into a buffer of %zu",
-                           src->size_bytes, dst->size_bytes);
     if (stream && !berth_device_equal(stream->device, dst->device) &&
         !berth_device_equal(stream->device, src->device))
         return berth__fail(BERTH_INVALID_ARGUMENT,
@@ -341,39 +378,90 @@ static berth_status check_copy(berth_buffer *dst, berth_buffer *src, berth_strea
     return BERTH_OK;
 }
 
-/* Both have their blocks and the source is not empty. */
-static berth_status copy_bytes(berth_buffer *dst, berth_buffer *src, berth_stream *stream)
+/* Both have their blocks and there is something to copy. */
+static berth_status copy_span(const span *s, berth_stream *stream)
 {
     job work;
-    bool direct = one_device_copies(dst, src, &work);
+    bool direct = one_device_copies(s, &work);
     if (direct && stream)
-        return enqueue(&work, dst, src, stream);
+        return enqueue(&work, s->dst, s->src, stream);
     if (direct)
         return run(&work, NULL);
-    if (dst->device.kind == src->device.kind) { /* two devices of a kind may have a way of their own */
-        berth_status between = stream ? enqueue(&work, dst, src, stream) : run(&work, NULL);
+    if (s->dst->device.kind == s->src->device.kind) { /* two devices of a kind may have a way of their own */
+        berth_status between = stream ? enqueue(&work, s->dst, s->src, stream) : run(&work, NULL);
         if (between != BERTH_UNSUPPORTED)
             return between;
     }
     /* Two devices that are not the host: done at once, but not before what the stream already has. */
     berth_status status = stream ? berth_stream_synchronize(stream) : BERTH_OK;
-    return status == BERTH_OK ? copy_staged(dst, src) : status;
+    return status == BERTH_OK ? copy_staged(s) : status;
+}
+
+static berth_status copy_checked(const span *s, berth_stream *stream, bool need_sync)
+{
+    berth_status status = check_wait(stream, need_sync);
+    if (status == BERTH_OK)
+        status = berth_buffer_allocate(s->src);
+    if (status == BERTH_OK)
+        status = berth_buffer_allocate(s->dst);
+    if (status == BERTH_OK && s->size_bytes > 0)
+        status = copy_span(s, stream);
+    if (status == BERTH_OK && stream && need_sync)
+        status = berth_stream_synchronize(stream);
+    return status;
 }
 
 berth_status berth_buffer_copy(berth_buffer *dst, berth_buffer *src, berth_stream *stream, bool need_sync)
 {
     berth__after_sweep();
     berth_status status = check_copy(dst, src, stream);
+    if (status != BERTH_OK)
+        return status;
+    if (dst->size_bytes < src->size_bytes)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes do not fit into a buffer of %zu",
+                           src->size_bytes, dst->size_bytes);
+    return copy_checked(&(span){.dst = dst, .src = src, .size_bytes = src->size_bytes}, stream, need_sync);
+}
+
+/* Cuts `s` to what is left of the buffer from `offset`, or refuses. */
+static berth_status fit_range(span *s, const berth_buffer *buffer, size_t offset, bool clip,
+                              const char *whose)
+{
+    if (offset > buffer->size_bytes)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "offset %zu is past the end of %s, which has %zu bytes",
+                           offset, whose, buffer->size_bytes);
+    size_t left = buffer->size_bytes - offset;
+    if (s->size_bytes <= left)
+        return BERTH_OK;
+    if (!clip)
+        return berth__fail(
+            BERTH_INVALID_ARGUMENT,
+            "%zu bytes from %zu do not lie in %s, which has %zu bytes; BERTH_RANGE_CLIP copies what does",
+            s->size_bytes, offset, whose, buffer->size_bytes);
+    s->size_bytes = left;
+    return BERTH_OK;
+}
+
+berth_status berth_buffer_copy_range(berth_buffer *dst, size_t dst_offset, berth_buffer *src,
+                                     size_t src_offset, size_t size_bytes, unsigned flags,
+                                     berth_stream *stream, size_t *copied)
+{
+    berth__after_sweep();
+    if (copied)
+        *copied = 0;
+    if (flags & ~(unsigned)(BERTH_RANGE_WAIT | BERTH_RANGE_CLIP))
+        return berth__fail(BERTH_INVALID_ARGUMENT, "flags %#x hold bits that mean nothing", flags);
+    span s = {.dst = dst, .src = src, .to = dst_offset, .from = src_offset, .size_bytes = size_bytes};
+    bool clip = flags & BERTH_RANGE_CLIP;
+    berth_status status = check_copy(dst, src, stream);
     if (status == BERTH_OK)
-        status = check_wait(stream, need_sync);
+        status = fit_range(&s, src, src_offset, clip, "the source");
     if (status == BERTH_OK)
-        status = berth_buffer_allocate(src);
+        status = fit_range(&s, dst, dst_offset, clip, "the destination");
     if (status == BERTH_OK)
-        status = berth_buffer_allocate(dst);
-    if (status == BERTH_OK && src->size_bytes > 0)
-        status = copy_bytes(dst, src, stream);
-    if (status == BERTH_OK && stream && need_sync)
-        status = berth_stream_synchronize(stream);
+        status = copy_checked(&s, stream, flags & BERTH_RANGE_WAIT);
+    if (status == BERTH_OK && copied)
+        *copied = s.size_bytes;
     return status;
 }
 

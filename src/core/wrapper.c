@@ -152,8 +152,8 @@ void berth__wrapper_finish(berth__wrapper *w)
 
 /* ---- Users' wrappers ----------------------------------------------------------------------------- */
 
-/* A wrapper's own operations get the user's self, forwarded ones get ours: one step in between keeps both.
- * Freeing is led past it; what allocating answers is looked at there. */
+/* A wrapper's own operations get the user's self, forwarded ones get ours: one step in between keeps both,
+ * and looks at what allocating and freeing answer. */
 struct user_wrapper {
     berth__wrapper base;
     berth_allocator_ops ops; /* as the user gave it; NULL: forwarded */
@@ -164,14 +164,20 @@ static berth_status user_allocate(void *self, size_t size_bytes, size_t alignmen
                                   const berth_request *request, void **out)
 {
     struct user_wrapper *w = self;
+    uint64_t before = berth__failures();
     berth_status status = w->ops.allocate(w->self, size_bytes, alignment, request, out);
-    return berth__check_answer(status, w->base.base.ops.name(w->base.base.self), size_bytes, out);
+    return berth__check_answer(&w->base.base, status, before, size_bytes, out);
 }
 
 static berth_status user_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     struct user_wrapper *w = self;
-    return w->ops.deallocate(w->self, p, size_bytes, stream);
+    uint64_t before = berth__failures();
+    berth_status status = w->ops.deallocate(w->self, p, size_bytes, stream);
+    const berth_allocator *a = &w->base.base;
+    return BERTH_LIKELY(status == BERTH_OK)
+               ? BERTH_OK
+               : berth__fail_unless_said(status, before, a->ops.name(a->self), "take a block back");
 }
 
 static berth_status user_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
@@ -304,10 +310,6 @@ berth_status berth_wrapper_create(berth_allocator *inner, const berth_allocator_
     berth__wrapper_init(&w->base, &ops, inner);
     if (copy.allocate)
         w->base.base.knows_blocks = false;
-    if (copy.deallocate) {
-        w->base.base.deallocate = copy.deallocate;
-        w->base.base.deallocate_self = self;
-    }
     *out = &w->base.base;
     return BERTH_OK;
 }

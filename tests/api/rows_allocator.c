@@ -1,4 +1,6 @@
 /* Rows of allocator.h, buffer.h, tracking.h, source.h and status.h. */
+#include <limits.h>
+
 #include "api.h"
 
 static berth_status plain_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -260,6 +262,18 @@ ROW(berth_buffer_view)
           berth_buffer_release(api_out.buffer));
 }
 
+static void forget(void *context, void *p, size_t size_bytes)
+{
+    (void)context, (void)p, (void)size_bytes;
+}
+
+ROW(berth_buffer_adopt)
+{
+    berth_buffer_deleter deleter = api_bool() ? forget : NULL;
+    GIVES(berth_buffer_adopt(api_pointer(NULL), api_size(), api_device(), deleter, NULL, OUT(buffer)),
+          berth_buffer_release(api_out.buffer));
+}
+
 ROW(berth_buffer_sub)
 {
     berth_buffer *parent = pick_buffer();
@@ -323,6 +337,21 @@ ROW(berth_buffer_copy)
     berth_buffer *to = pick_buffer(), *from = pick_buffer();
     berth_stream *stream = api_stream();
     api_answer(berth_buffer_copy(to, from, stream, api_bool()));
+    if (stream)
+        berth_stream_synchronize(stream);
+    berth_buffer_release(to);
+    berth_buffer_release(from);
+}
+
+ROW(berth_buffer_copy_range)
+{
+    static const unsigned flags[] = {0, BERTH_RANGE_WAIT | BERTH_RANGE_CLIP, UINT_MAX};
+    static const size_t offsets[] = {0, 1, SIZE_MAX};
+    berth_buffer *to = pick_buffer(), *from = pick_buffer();
+    berth_stream *stream = api_stream();
+    size_t to_offset = PICK(offsets), from_offset = PICK(offsets), size = api_size(), copied;
+    api_answer(berth_buffer_copy_range(to, to_offset, from, from_offset, size, PICK(flags), stream,
+                                       api_bool() ? &copied : NULL));
     if (stream)
         berth_stream_synchronize(stream);
     berth_buffer_release(to);
@@ -483,6 +512,15 @@ ROW(berth_status_words)
 ROW(berth_last_error)
 {
     api_check(berth_last_error() != NULL, "there is always a last error");
+}
+
+ROW(berth_fail)
+{
+    static const char *const formats[] = {NULL, "", "words"};
+    const char *words = PICK(formats);
+    berth_status status = (berth_status)api_enum();
+    api_check((words ? berth_fail(status, "%s", words) : berth_fail(status, NULL)) == status,
+              "its argument comes back");
 }
 
 ROW(berth_clear_last_error)

@@ -148,6 +148,17 @@ bool berth__assert_failed(const char *what, const char *why, const char *file, i
     return false;
 }
 
+uint64_t berth__failures(void)
+{
+    return 0;
+}
+
+berth_status berth__fail_unless_said(berth_status status, uint64_t before, const char *name, const char *what)
+{
+    (void)before, (void)name, (void)what;
+    return status;
+}
+
 berth_status(berth__fail)(berth_status status, const char *format, ...)
 {
     (void)format;

@@ -153,6 +153,10 @@ static void views_and_parts(void **state)
     /* A part keeps the whole alive, and takes a lazy parent's block. */
     berth_buffer *whole = new_buffer(a, 100, true);
     assert_int_equal(berth_buffer_sub(whole, 90, 10, &part), BERTH_OK);
+    assert_int_equal(berth_buffer_sub(part, 0, 1, &part_of_part), BERTH_OK);
+    assert_ptr_equal(berth_buffer_allocator(part), a);
+    assert_ptr_equal(berth_buffer_allocator(part_of_part), a);
+    berth_buffer_release(part_of_part);
     assert_int_equal(c.allocated, 1);
     berth_buffer_release(whole);
     assert_int_equal(c.freed, 0);
@@ -160,6 +164,82 @@ static void views_and_parts(void **state)
     berth_buffer_release(part);
     assert_int_equal(c.freed, 1);
     berth_allocator_release(a);
+}
+
+typedef struct given_back {
+    void *p;
+    size_t size_bytes;
+    _Atomic int times;
+} given_back;
+
+static void give_back(void *context, void *p, size_t size_bytes)
+{
+    given_back *g = context;
+    g->p = p;
+    g->size_bytes = size_bytes;
+    atomic_fetch_add(&g->times, 1);
+    free(p);
+}
+
+static void adopted_memory_goes_back_once(void **state)
+{
+    (void)state;
+    given_back g = {0};
+    berth_buffer *buffer, *part;
+    char *p = malloc(10);
+    assert_non_null(p);
+    assert_int_equal(berth_buffer_adopt(p, 10, cpu, NULL, &g, &buffer), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_buffer_adopt(NULL, 10, cpu, give_back, &g, &buffer), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_buffer_adopt(p, 10, (berth_device){BERTH_DEVICE_CPU, 7}, give_back, &g, &buffer),
+                     BERTH_INVALID_ARGUMENT);
+    assert_null(buffer);
+    assert_int_equal(g.times, 0);
+    assert_int_equal(berth_buffer_adopt(p, 10, cpu, give_back, &g, &buffer), BERTH_OK);
+    assert_ptr_equal(berth_buffer_data(buffer), p);
+    assert_null(berth_buffer_allocator(buffer));
+    assert_int_equal(berth_buffer_sub(buffer, 1, 2, &part), BERTH_OK);
+    berth_buffer_release(buffer);
+    assert_int_equal(g.times, 0);
+    berth_buffer_release(part);
+    assert_int_equal(g.times, 1);
+    assert_ptr_equal(g.p, p);
+    assert_int_equal(g.size_bytes, 10);
+}
+
+static void ranges_are_copied(void **state)
+{
+    (void)state;
+    char from[11] = "0123456789", to[6] = ".....";
+    berth_buffer *src, *dst;
+    size_t copied = 99;
+    assert_int_equal(berth_buffer_view(from, 10, cpu, &src), BERTH_OK);
+    assert_int_equal(berth_buffer_view(to, 5, cpu, &dst), BERTH_OK);
+    assert_int_equal(berth_buffer_copy_range(dst, 1, src, 7, 2, 0, NULL, &copied), BERTH_OK);
+    assert_string_equal(to, ".78..");
+    assert_int_equal(copied, 2);
+    /* Past an end is an error, or cut where asked for. */
+    assert_int_equal(berth_buffer_copy_range(dst, 3, src, 0, 3, 0, NULL, &copied), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(copied, 0);
+    assert_int_equal(berth_buffer_copy_range(dst, 0, src, 8, 3, 0, NULL, NULL), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_buffer_copy_range(dst, 6, src, 0, 0, BERTH_RANGE_CLIP, NULL, NULL),
+                     BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_buffer_copy_range(dst, 0, src, 0, 1, 4, NULL, NULL), BERTH_INVALID_ARGUMENT);
+    assert_string_equal(to, ".78..");
+    assert_int_equal(berth_buffer_copy_range(dst, 3, src, 0, SIZE_MAX, BERTH_RANGE_CLIP, NULL, &copied),
+                     BERTH_OK);
+    assert_string_equal(to, ".7801");
+    assert_int_equal(copied, 2);
+    assert_int_equal(berth_buffer_copy_range(dst, 5, src, 0, 9, BERTH_RANGE_CLIP, NULL, &copied), BERTH_OK);
+    assert_int_equal(copied, 0);
+    /* Within one buffer, over itself, and on a stream that is waited for. */
+    berth_stream *stream;
+    assert_int_equal(berth_stream_create(cpu, &stream), BERTH_OK);
+    assert_int_equal(berth_buffer_copy_range(src, 1, src, 0, 9, BERTH_RANGE_WAIT, stream, &copied), BERTH_OK);
+    assert_string_equal(from, "0012345678");
+    assert_int_equal(copied, 9);
+    berth_stream_destroy(stream);
+    berth_buffer_release(src);
+    berth_buffer_release(dst);
 }
 
 static void bad_input_changes_nothing(void **state)
@@ -321,6 +401,8 @@ int main(void)
         cmocka_unit_test(an_owner_frees_once),
         cmocka_unit_test(lazy_means_on_first_use),
         cmocka_unit_test(views_and_parts),
+        cmocka_unit_test(adopted_memory_goes_back_once),
+        cmocka_unit_test(ranges_are_copied),
         cmocka_unit_test(bad_input_changes_nothing),
         cmocka_unit_test(a_copy_on_a_stream_keeps_both_ends),
         cmocka_unit_test(many_threads_take_one_lazy_block),

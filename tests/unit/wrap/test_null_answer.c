@@ -10,6 +10,56 @@ static berth_status allocate_nothing(void *self, size_t size_bytes, size_t align
     return BERTH_OK;
 }
 
+static berth_status fail_silently(void *self, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out)
+{
+    (void)self, (void)size_bytes, (void)alignment, (void)request;
+    *out = NULL;
+    return BERTH_OUT_OF_DEVICE_MEMORY;
+}
+
+static berth_status refuse_silently(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    (void)self, (void)p, (void)size_bytes, (void)stream;
+    return BERTH_BAD_FREE;
+}
+
+static const char *mine(void *self)
+{
+    (void)self;
+    return "mine";
+}
+
+/* A failure of the same status stood there before; its words are not this one's. */
+static void expect_own_words(berth_allocator *a)
+{
+    int block = 0;
+    void *p = NULL;
+    (void)berth_fail(BERTH_OUT_OF_DEVICE_MEMORY, "an old one");
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &p), BERTH_OUT_OF_DEVICE_MEMORY);
+    assert_string_equal(berth_last_error()->message, "mine failed to give 100 bytes: out of device memory");
+    (void)berth_fail(BERTH_BAD_FREE, "an old one");
+    assert_int_equal(berth_deallocate(a, &block, 4, NULL), BERTH_BAD_FREE);
+    assert_non_null(strstr(berth_last_error()->message, "mine failed to take a block back"));
+    berth_allocator_release(a);
+}
+
+static void silence_has_no_old_words(void **state)
+{
+    (void)state;
+    static const berth_allocator_ops ops = {.struct_size = sizeof(berth_allocator_ops),
+                                            .allocate = fail_silently,
+                                            .deallocate = refuse_silently,
+                                            .destroy = plain_destroy,
+                                            .name = mine};
+    berth_allocator *a = NULL, *inner = new_system();
+    assert_int_equal(berth_allocator_create(&ops, NULL, &a), BERTH_OK);
+    expect_own_words(a);
+    assert_int_equal(berth_wrapper_create(inner, &ops, NULL, &a), BERTH_OK);
+    berth_allocator_release(inner);
+    expect_own_words(a);
+}
+
 static berth_status fail_with_pointer(void *self, size_t size_bytes, size_t alignment,
                                       const berth_request *request, void **out)
 {
@@ -175,6 +225,7 @@ int main(void)
         cmocka_unit_test(helpers_and_buffers_say_so),
         cmocka_unit_test(a_failure_leaves_no_pointer),
         cmocka_unit_test(a_scope_without_a_place_does_not_begin),
+        cmocka_unit_test(silence_has_no_old_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
