@@ -70,11 +70,11 @@ typedef struct berth_error {
  * belongs to the thread and changes with its next failure; success does not change it. Any thread. */
 BERTH_API const berth_error *berth_last_error(void);
 
-/* For allocators, devices and callbacks of your own: keeps why something failed, and answers `status`, so that
+/* For allocators, devices and callbacks of your own: keeps why something failed, and answers `status`:
  *
- *     return berth_fail(BERTH_OUT_OF_DEVICE_MEMORY, "heap %d has %zu bytes left", heap, left);
+ *     (void)berth_fail(BERTH_OUT_OF_DEVICE_MEMORY, "heap %d is full", 3);
  *
- * reaches the caller of berth with exactly these words. What fails without them is told by its name and status
+ * The caller of berth gets exactly these words. What fails without them is told by its name and status
  * alone: berth_last_error never shows an older failure's words. BERTH_OK keeps nothing; a NULL format is the
  * status in words. Any thread. */
 BERTH_API berth_status berth_fail(berth_status status, const char *format, ...) BERTH_PRINTF(2, 3);
