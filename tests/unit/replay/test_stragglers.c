@@ -401,6 +401,28 @@ static void test_no_memory_to_plan_around_stragglers(void **state)
     assert_true(refused > 0);
 }
 
+/* Without memory to note the stream that a straggler is freed on it is freed all the same, once. */
+static void test_no_memory_to_free_a_straggler_on_a_stream(void **state)
+{
+    (void)state;
+    rig r;
+    rig_begin(&r);
+    record_house(&r);
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    berth_report report = BERTH_REPORT_INIT;
+    void *kept = run_once(&r, &report, false);
+    assert_int_equal(report.stragglers, 1);
+    berth__heap_fail_at(1, false);
+    assert_int_equal(berth_deallocate(r.planned, kept, 0, stream), BERTH_OK);
+    assert_int_equal(berth__heap_fail_left(), 0); /* it did ask for memory */
+    berth__heap_fail_at(0, false);
+    assert_int_equal(berth_deallocate(r.planned, kept, 0, stream), BERTH_BAD_FREE);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    berth_stream_destroy(stream);
+    rig_end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_plans_are_exchanged_under_stragglers),
         cmocka_unit_test(test_outputs_cross_threads),
         cmocka_unit_test(test_no_memory_to_plan_around_stragglers),
+        cmocka_unit_test(test_no_memory_to_free_a_straggler_on_a_stream),
         cmocka_unit_test(test_the_last_frees_and_the_last_release),
         cmocka_unit_test(test_the_last_free_comes_during_the_last_release),
     };
