@@ -133,7 +133,8 @@ static frame_kind vary(const berth__prepared *p, const frame_kind *kind, uint64_
                         .valley = (unsigned)(draw >> 32) % BERTH__VALLEY_VARIANTS};
 }
 
-/* The rows of the table first; then what gained last is varied, or any row if none did. */
+/* The rows of the table first; then what gained last is varied, or any row if none did. As many misses in a row as
+ * there are rows, and it is left to others. */
 berth_status berth__frames(berth__search *search, uint64_t steps)
 {
     const uint64_t step_limit = berth__search_limit(search, steps);
@@ -144,7 +145,10 @@ berth_status berth__frames(berth__search *search, uint64_t steps)
     uint64_t random = search->seed ^ 0x9FB21C651E98DF25U;
     frame_kind gained = {0};
     berth_status status = BERTH_OK;
-    for (unsigned k = 1; !status && berth__search_goes_on(search, step_limit); k++) {
+    unsigned misses = 0;
+    for (unsigned k = 1;
+         !status && misses < BERTH__FRAME_VARIANTS && berth__search_goes_on(search, step_limit);
+         k++, misses++) {
         const frame_kind kind = k < BERTH__FRAME_VARIANTS ? kinds[k]
                                 : gained.count
                                     ? vary(search->prepared, &gained, &random)
@@ -153,6 +157,7 @@ berth_status berth__frames(berth__search *search, uint64_t steps)
             run_kind(search, &kind, berth__search_goal(search), step_limit - search->steps, offsets, &peak);
         if (!status && peak < search->best_peak) {
             gained = kind;
+            misses = 0;
             berth__search_offer(search, offsets, "frame");
         }
     }
