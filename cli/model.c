@@ -140,6 +140,10 @@ static void put_row(FILE *out, const cli_model *m, size_t row, bool repeated, ui
         fprintf(out, "%s#%u:%u", tensor->name.length ? " " : "tensor ", tensor->subgraph, tensor->local);
     fprintf(out, "\",%" PRId64 ",%" PRId64 ",%" PRIu64 ",%" PRIu64 ",", life->first, life->last + 1,
             format_lives_size(&m->lives, tensor), m->lives.alignment);
+    if (m->groups && m->groups[index])
+        fprintf(out, "g%u", m->groups[index]);
+    if (m->groups)
+        fputc(',', out);
     if (m->carried)
         fprintf(out, "%d,", m->carried[index]);
     fprintf(out, "\"%s [", tensor->type);
@@ -206,7 +210,8 @@ static bool model_rows(cli_model *m)
     FILE *out = repeated && producers ? open_memstream(&m->text, &m->text_bytes) : NULL;
     bool done = false;
     if (out) {
-        fprintf(out, "id,lower,upper,size,alignment,%slabel\n", m->carried ? "offset," : "");
+        fprintf(out, "id,lower,upper,size,alignment,%s%slabel\n", m->groups ? "alias," : "",
+                m->carried ? "offset," : "");
         for (size_t i = 0; i < m->row_count; i++)
             put_row(out, m, i, repeated[i], producers[m->rows[i]]);
         done = !ferror(out);
@@ -250,6 +255,12 @@ static int model_parse(const char *verb, const char *path, const cli_model_optio
             return cli_misuse(verb, "--dim %s: the model leaves no such dimension open", dims.items[i]);
     m->greedy_bytes = format_greedy(&m->model, &m->lives, m->runtime, NULL, NULL);
     model_sum(m);
+    if (options->inplace) {
+        m->groups = malloc((m->model.tensor_count + 1) * sizeof *m->groups);
+        if (!m->groups)
+            return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
+        format_inplace(&m->model, &m->lives, m->groups);
+    }
     return model_carried(verb, path, m) && model_rows(m) ? CLI_OK
                                                          : cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
 }
@@ -284,6 +295,7 @@ void cli_model_destroy(cli_model *m)
     free(m->text);
     free(m->rows);
     free(m->carried);
+    free(m->groups);
     if (m->data)
         munmap((void *)(uintptr_t)m->data, m->size);
     free(m);

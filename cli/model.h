@@ -10,14 +10,15 @@
 /* What a verb may say about how a model is read. */
 typedef struct cli_model_options {
     cli_list dims;
+    bool inplace;        /* operators may write over their inputs */
     const char *runtime; /* micro, tflite or ort; NULL: by the format */
 } cli_model_options;
 
 /* The rows of the options that belong to models, for a verb's table. */
-#define CLI_MODEL_OPTIONS(options)                      \
-    {"--dim", NULL, CLI_LIST, &(options).dims},         \
-    {                                                   \
-        "--runtime", NULL, CLI_TEXT, &(options).runtime \
+#define CLI_MODEL_OPTIONS(options)                                                                 \
+    {"--dim", NULL, CLI_LIST, &(options).dims}, {"--runtime", NULL, CLI_TEXT, &(options).runtime}, \
+    {                                                                                              \
+        "--inplace", NULL, CLI_FLAG, &(options).inplace                                            \
     }
 
 typedef struct cli_model {
@@ -28,7 +29,8 @@ typedef struct cli_model {
     format_runtime runtime;
     char *text; /* the problem as CSV */
     size_t text_bytes;
-    uint32_t *rows; /* the tensor of each row */
+    uint32_t *groups; /* by tensor, NULL: every tensor has a place of its own */
+    uint32_t *rows;   /* the tensor of each row */
     size_t row_count;
     uint64_t greedy_bytes; /* 0: not known */
     uint64_t variable_bytes, persistent_bytes;

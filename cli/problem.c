@@ -51,8 +51,8 @@ int cli_problem_read_model(const char *verb, const char *path, bool wants_offset
     *model = NULL;
     if (cli_is_model(path))
         return problem_of_model(verb, path, options, out, model);
-    if (options->dims.count || options->runtime)
-        return cli_misuse(verb, "'%s' is no model; --dim and --runtime are for models", path);
+    if (options->dims.count || options->runtime || options->inplace)
+        return cli_misuse(verb, "'%s' is no model; --dim, --runtime and --inplace are for models", path);
     return problem_of_rows(verb, path, wants_offsets, out);
 }
 

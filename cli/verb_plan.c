@@ -388,6 +388,7 @@ const struct cli_verb cli_verb_plan = {
         "place,\n"
         "                        *=N for all others; may be repeated\n"
         "  --runtime NAME        of a model: who runs it: micro (the default), tflite, or ort (for .onnx)\n"
+        "  --inplace             of a model: operators may write over inputs that nobody needs any more\n"
         "  --write OUT.tflite    the model with the plan in its metadata, for TensorFlow Lite Micro\n"
         "  --width N, --height N of the map, in characters; else the terminal's\n"
         "  --color WHEN          auto, always or never\n\n"

@@ -90,7 +90,7 @@ const struct cli_verb cli_verb_show = {
         "  --width N, --height N  in characters; else the terminal's, or 80 by 22\n"
         "  --color WHEN           auto (on a terminal), always or never\n"
         "  --ascii                nothing beyond ASCII\n"
-        "  --dim, --runtime       of a model, as for berth plan\n\n"
+        "  --dim, --runtime, --inplace  of a model, as for berth plan\n\n"
         "examples:\n"
         "  berth show planned.csv\n"
         "  berth plan model.csv -o - 2>/dev/null | berth show - --width 120\n",

@@ -145,4 +145,8 @@ uint64_t format_lives_size(const format_lives *lives, const format_tensor *tenso
 uint64_t format_greedy(const format_model *model, const format_lives *lives, format_runtime runtime,
                        const int64_t *pins, int64_t *offsets);
 
+/* By tensor: a number that tensors share which may lie in one place, since each is made from the one before it and nobody needs
+ * that any more; 0: alone. */
+void format_inplace(const format_model *model, const format_lives *lives, uint32_t *groups);
+
 #endif

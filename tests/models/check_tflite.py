@@ -267,6 +267,16 @@ def test_written():
     assert struct.unpack_from("<4i", data, data.index(struct.pack("<III", 1, 0, 12)) + 12)[:1] == (-1,)
 
 
+def test_inplace():
+    model = make.chain([64, 64, 64, 32])
+    model["subgraphs"][0]["operators"][2]["inputs"] = [0, 2]  # the first is needed to the end
+    assert plan(model)["peak"] == 192 and plan(model, "--inplace")["peak"] == 160
+    places = {t["index"]: t["offset"] for t in plan(model, "--inplace")["tensors"]}
+    assert places[1] == places[2] != places[0]
+    model["codes"] = [make.CONV]
+    assert plan(model, "--inplace")["peak"] == 192
+
+
 def test_header():
     out = os.path.join(folder, "plan.h")
     assert run("plan", save(make.write(make.chain([100, 200, 48]))), "-o", out)[0] == 0
