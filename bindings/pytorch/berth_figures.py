@@ -1,6 +1,7 @@
 """What a run costs on four CPU allocators: PyTorch's own, tcmalloc, Berth's pool, and a plan of Berth's.
 
     berth_figures.main(make_run, "name")    # make_run() gives a function that runs the model once and keeps nothing
+    berth_figures.main(make_run, "name", plans_itself=True)    # make_run(berth_torch.planned) gives one that plans by itself
 
 Each allocator has a process of its own, which is the same program with the allocator's name as one more argument, and
 their runs take turns. See examples/pytorch and bench/pytorch.
@@ -25,15 +26,35 @@ def resident(field):  # in bytes; VmHWM is the most since clear_refs was written
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(field))
 
 
-def work(peer, make_run):
-    """Says what a run needs of memory; then, for every line that comes in, what one more run costs."""
-    berth = __import__("berth_torch") if peer in ("pool", "plan") else None
-    run, scope, planned = make_run(), contextlib.nullcontext(), ""
-    run(), run()
-    if peer == "plan":
+def prepare(berth, make_run, plans_itself):
+    """A run from a plan, the scope around it, and the plan's size with its lower bound."""
+    if not plans_itself:
+        run = make_run()
+        run(), run()
         with berth.record() as plan:
             run()
-        scope, planned = berth.replay(plan), f"{plan.peak_bytes} {plan.lower_bound_bytes}"
+        return run, berth.replay(plan), f"{plan.peak_bytes} {plan.lower_bound_bytes}"
+    made = []
+
+    def planned(function):
+        made.append(berth.planned(function))
+        return made[-1]
+
+    run = make_run(planned)
+    for _ in range(4):
+        run()
+    plans = [plan for each in made for plan in each.plans()]
+    return run, contextlib.nullcontext(), f"{max(p.peak_bytes for p in plans)} {max(p.lower_bound_bytes for p in plans)}"
+
+
+def work(peer, make_run, plans_itself=False):
+    """Says what a run needs of memory; then, for every line that comes in, what one more run costs."""
+    berth = __import__("berth_torch") if peer in ("pool", "plan") else None
+    if peer == "plan":
+        run, scope, planned = prepare(berth, make_run, plans_itself)
+    else:
+        run, scope, planned = make_run(), contextlib.nullcontext(), ""
+        run(), run()
     berth.trim() if berth else ctypes.CDLL(None).malloc_trim(0) if peer == "default" else None
     open("/proc/self/clear_refs", "w").write("5")
     before = resident("VmRSS")
@@ -76,9 +97,10 @@ def show(name, figures):
         print(f"  {peer:18}{seconds * 1e3:9.2f}{seconds / figures['default'][0]:11.3f}{noise:7.0%}{faults:8.0f}{mib}")
 
 
-def main(make_run, name):
+def main(make_run, name, plans_itself=False):
     """Prints the table for a program whose arguments choose the run."""
+    repeats = int(os.environ.get("BERTH_FIGURES_REPEATS", "30"))
     if sys.argv[-1] in PEERS:
-        work(sys.argv[-1], make_run)
+        work(sys.argv[-1], make_run, plans_itself)
     else:
-        show(name, compare([sys.executable, *sys.argv]))
+        show(name, compare([sys.executable, *sys.argv], repeats))

@@ -41,6 +41,10 @@ def replays_whole(plan):
     return report.by_fallback == 0 and report.from_plan > 0
 
 
+def twice(x):
+    return x.mul(2)
+
+
 def in_child(data, queue):
     queue.put(replays_whole(pickle.loads(data)))
 
@@ -71,6 +75,25 @@ class Copies(unittest.TestCase):
         self.assertTrue(queue.get())
         child.join()
         self.assertEqual(child.exitcode, 0)
+
+    def test_scopes_and_planned_functions_are_copied(self):
+        plan = recorded()
+        for scope in (berth_torch.replay(plan, strict=True), berth_torch.validate(plan), berth_torch.record(plan)):
+            for made in (copy.copy(scope), copy.deepcopy(scope), pickle.loads(pickle.dumps(scope))):
+                self.assertIs(type(made), type(scope))
+        with pickle.loads(pickle.dumps(berth_torch.replay(plan))) as report:
+            work()
+        self.assertEqual(report.by_fallback, 0)
+        self.assertEqual(pickle.loads(pickle.dumps(report)).from_plan, report.from_plan)
+        module = torch.nn.Linear(30, 30)
+        module.run = berth_torch.planned(twice, warm_up=0)
+        module.run(torch.ones(10))
+        file = io.BytesIO()
+        torch.save(module, file)
+        file.seek(0)
+        for made in (copy.deepcopy(module), torch.load(file)):
+            self.assertEqual(len(made.run), 1)
+            self.assertEqual(float(made.run(torch.ones(10)).sum()), 20.0)
 
     def test_plans_are_saved_inside_a_module(self):
         file = io.BytesIO()
@@ -144,7 +167,17 @@ class Leaving(unittest.TestCase):
             with berth_torch.validate(self.plan):
                 pass
 
-        for function in (replays, records, validates):
+        by_itself, key = berth_torch.planned("interrupted", warm_up=0), object()
+
+        def plans():
+            with by_itself:
+                pass
+
+        def caches():
+            with berth_torch.cached(key):
+                pass
+
+        for function in (replays, records, validates, plans, caches):
             with self.subTest(function.__name__):
                 self.all_interrupts(function)
 
@@ -270,6 +303,32 @@ class Planned(unittest.TestCase):
         self.assertEqual(len(run), 0)
         self.assertEqual(run.__name__, "run")
 
+    def test_planned_inside_planned_is_a_part_of_it(self):
+        inner = berth_torch.planned(twice, warm_up=0)
+        outer = berth_torch.planned(lambda x: inner(x).add(1), warm_up=0)
+        for _ in range(4):
+            self.assertEqual(float(outer(torch.ones(1000)).sum()), 3000.0)
+        self.assertEqual((len(outer), len(inner)), (1, 0))
+
+    def test_an_output_that_is_kept_is_no_reason_to_record_again(self):
+        run, x = berth_torch.planned(twice, warm_up=0), torch.ones(1000)
+        kept = [run(x)]
+        first, = run.plans()
+        for _ in range(10):
+            kept.append(run(x))
+            self.assertIs(run.plans()[0], first)
+
+    def test_what_gives_way_is_refused(self):
+        async def waits(x):
+            return x
+
+        def yields(x):
+            yield x
+
+        for function in (waits, yields):
+            with self.assertRaises(TypeError):
+                berth_torch.planned(function)
+
     def test_plans_survive_the_process(self):
         program = ("import sys, torch, berth_torch\n"
                    "run = berth_torch.planned(lambda x: float(x.mul(2).sum()), warm_up=0, folder=sys.argv[1])\n"
@@ -288,6 +347,61 @@ class Planned(unittest.TestCase):
             reports.append(report)
         self.assertIsNone(reports[0])
         self.assertEqual(reports[-1].by_fallback, 0)
+
+
+class Figures(unittest.TestCase):
+    """In a replay, figures are what the program allocated."""
+
+    def tearDown(self):
+        berth_torch.enable()
+
+    def run_with(self, **settings):
+        berth_torch.enable(**settings)
+
+        def run():
+            first = tensor(1)
+            inside = berth_torch.memory_allocated() - before
+            second = first.mul(2)
+            del first
+            third = tensor(3)
+            del second, third
+            return inside
+
+        before = berth_torch.memory_allocated()
+        with berth_torch.record() as plan:
+            run()
+        self.assertEqual(berth_torch.memory_allocated(), before)
+        for _ in range(2):
+            berth_torch.reset_peak_memory_stats()
+            with berth_torch.scope("figures") as scope:
+                with berth_torch.replay(plan) as report:
+                    self.assertEqual(run(), MIB)
+            self.assertEqual(report.by_fallback, 0, str(report))
+            self.assertGreaterEqual(scope.peak_bytes, 4 * MIB)
+            self.assertLess(scope.peak_bytes, 4.1 * MIB)
+            self.assertEqual(berth_torch.memory_allocated(), before)
+            self.assertGreaterEqual(berth_torch.max_memory_allocated() - before, 4 * MIB)
+            self.assertLess(berth_torch.max_memory_allocated() - before, 4.1 * MIB)
+            self.assertEqual(berth_torch.stats()["num_allocs"], report.from_plan)
+            self.assertEqual(berth_torch.stats()["max_alloc_size"], 3 * MIB)
+        return plan
+
+    def test_on_every_stack(self):
+        for settings in ({}, {"tracking": True}, {"source": "system"}, {"guard": True}, {"compacting": True}):
+            with self.subTest(settings):
+                self.run_with(**settings)
+
+    def test_leaks_are_tensors(self):
+        plan = self.run_with(tracking=True)
+        before = len(berth_torch.leaks())
+        with berth_torch.replay(plan):
+            kept = tensor(1)
+            self.assertEqual([leak["bytes"] for leak in berth_torch.leaks()][:1], [MIB])
+        found = berth_torch.leaks()
+        self.assertEqual(len(found), before + 1)
+        self.assertNotIn("planned block", [leak["label"] for leak in found])
+        del kept
+        self.assertEqual(len(berth_torch.leaks()), before)
 
 
 class Words(unittest.TestCase):

@@ -2,14 +2,15 @@
 import collections
 import functools
 import hashlib
+import inspect
 import os
 import threading
 import warnings
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import torch
 
-from ._library import BerthError
+from ._library import BerthError, _run_current
 from ._plans import Plan, record, replay
 
 _SETTLED = 3  # so many runs alike that leave the plan: the program has settled elsewhere
@@ -27,7 +28,7 @@ class _Kept:
         """Whether the plan should be made anew: tensors outlive the run that the plan has freed in it, or the last runs
         all left the plan in the same way."""
         strange = (report.by_fallback, report.fallback_bytes, report.stragglers)
-        if not any(strange):
+        if not report.by_fallback and not report.stragglers:  # fallback_bytes alone: an output, which is planned to be outside
             self.strange, self.alike = None, 0
             return False
         self.alike = self.alike + 1 if strange == self.strange else 1
@@ -57,16 +58,23 @@ class _Scope:
     """One run under a key: a warm-up, a recording, or a replay."""
 
     def __init__(self, owner, key):
-        self._owner, self._key, self._inner = owner, key, None
+        self._owner, self._key, self._inner, self._within = owner, key, None, False
 
     def __enter__(self):
-        self._inner = self._owner._begin(self._key)
-        return self._inner.__enter__() if self._inner else None
+        self._within = _run_current()[0] != 0  # of a run that is open already: it is a part of that one
+        self._inner = None if self._within else self._owner._begin(self._key)
+        try:
+            return self._inner.__enter__() if self._inner else None
+        except BaseException:  # an interrupt after the other has begun
+            if self._inner is not None:
+                self._inner._abandon_own()
+            raise
 
     def __exit__(self, error, *rest):
         inner, self._inner = self._inner, None
         if inner is None:
-            self._owner._warmed(self._key)
+            if not self._within:
+                self._owner._warmed(self._key)
             return False
         result = inner.__exit__(error, *rest)
         if error is None:
@@ -91,9 +99,27 @@ class planned:
         if function is not None and not callable(function):
             function, key = None, function
         self._function, self._own_key, self._warm_up, self._most, self._folder = function, key, warm_up, most, folder
-        self._plans, self._lock, self._open = collections.OrderedDict(), threading.Lock(), threading.local()
+        self._plans, self._open = collections.OrderedDict(), threading.local()
         if function is not None:
+            if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or \
+                    inspect.isasyncgenfunction(function):
+                raise TypeError(f"{function!r} gives way to others in mid-run, whose tensors would be taken for its own: decorate "
+                                "what it calls between two awaits or yields")
             functools.update_wrapper(self, function)
+
+    def __getstate__(self):  # copied, pickled, saved with a module: with its plans, without what belongs to the process
+        state = self.__dict__.copy()
+        del state["_open"]
+        state["_plans"] = [(key, kept.plan, kept.runs) for key, kept in list(self._plans.items())]
+        return state
+
+    def __setstate__(self, state):
+        plans = state.pop("_plans")
+        self.__dict__.update(state)
+        self._plans, self._open = collections.OrderedDict(), threading.local()
+        for key, plan, runs in plans:
+            kept = self._plans[key] = _Kept(plan)
+            kept.runs = runs
 
     # -- as a decorator
 
@@ -122,15 +148,18 @@ class planned:
 
     def clear(self) -> None:
         """Forgets every plan; those in the folder too."""
-        with self._lock:
-            keys, self._plans = list(self._plans), collections.OrderedDict()
+        keys, self._plans = list(self._plans), collections.OrderedDict()
         for key in keys:
             path = self._path(key)
             if path and os.path.exists(path):
                 os.unlink(path)
 
     def __len__(self) -> int:
-        return sum(kept.plan is not None for kept in self._plans.values())
+        return sum(kept.plan is not None for kept in list(self._plans.values()))
+
+    def plans(self) -> List[Plan]:
+        """The plans that there are now."""
+        return [kept.plan for kept in list(self._plans.values()) if kept.plan is not None]
 
     # -- plans by key
 
@@ -142,14 +171,17 @@ class planned:
         return os.path.join(self._folder, f"{digest}.plan.csv")
 
     def _find(self, key) -> _Kept:
-        with self._lock:
-            kept = self._plans.get(key)
-            if kept is None:
-                kept = self._plans[key] = _Kept(self._load(key))
-                while len(self._plans) > self._most:
-                    self._plans.popitem(last=False)
+        # Without a lock, which an interrupt on the way out would leave taken for ever: each step is whole by itself.
+        kept = self._plans.get(key)
+        if kept is None:
+            kept = self._plans.setdefault(key, _Kept(self._load(key)))
+        try:
             self._plans.move_to_end(key)
-            return kept
+            while len(self._plans) > self._most:
+                self._plans.popitem(last=False)
+        except KeyError:  # another thread was quicker
+            pass
+        return kept
 
     def _load(self, key) -> Optional[Plan]:
         path = self._path(key)

@@ -181,6 +181,10 @@ class _RunScope:
         if not isinstance(plan, Plan):
             raise TypeError(f"expected a berth_torch.Plan, got {plan!r}")
         self._plan, self._options, self._begin = plan, _RunOptions(plan=plan._handle, strict=strict), _begin[self._kind]
+        self._pointer = ctypes.pointer(self._options)
+
+    def __reduce__(self):
+        return type(self), (self._plan,)
 
     def __enter__(self):
         entry = _Entry(self, self._make_result())
@@ -192,7 +196,7 @@ class _RunScope:
             entry.turn = _turn()
             # Said before it is so: an interrupt right after the call must find it. is_open() asks Berth.
             entry.began = not nested
-            status = self._begin(entry.allocator, self._options)
+            status = self._begin(entry.allocator, self._pointer)
             if status != _OK:
                 entry.began = False
                 _check(status)
@@ -224,6 +228,12 @@ class _RunScope:
                 raise BerthError("an await inside a berth scope let other tasks run, and their tensors were taken for this "
                                  "run's: leave the scope before the await")
         return False
+
+    def _abandon_own(self):
+        """Ends what this thread has open of it, if anything."""
+        entry = self._mine()
+        if entry is not None:
+            entry.take_back()
 
     def _mine(self) -> Optional[_Entry]:
         for entry in reversed(_entries()):
@@ -306,6 +316,9 @@ class replay(_RunScope):
 
     def __init__(self, plan: Plan, strict: bool = False):
         super().__init__(plan, strict)
+
+    def __reduce__(self):
+        return type(self), (self._plan, self._options.strict)
 
     def _make_result(self) -> Report:
         return Report()
