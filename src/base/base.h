@@ -58,6 +58,7 @@ void *berth__heap_alloc(size_t size_bytes);
 void *berth__heap_zalloc(size_t count, size_t element_bytes);
 void *berth__heap_realloc(void *p, size_t size_bytes);
 void *berth__heap_aligned(size_t size_bytes, size_t alignment);
+void *berth__heap_zaligned(size_t size_bytes, size_t alignment); /* all zero */
 void berth__heap_free(void *p);
 
 /* Tests only: the request number `n` from now (1: the next) fails, and all after it if `persist`; 0 turns it

@@ -72,6 +72,12 @@ void *berth__heap_aligned(size_t size_bytes, size_t alignment)
     return counted(p);
 }
 
+void *berth__heap_zaligned(size_t size_bytes, size_t alignment)
+{
+    void *p = berth__heap_aligned(size_bytes, alignment);
+    return p ? memset(p, 0, size_bytes) : NULL;
+}
+
 void berth__heap_free(void *p)
 {
     if (!p)

@@ -169,7 +169,7 @@ uint64_t berth__account_find(const berth_request *request)
     if (tag <= BERTH__LABELS_MAX) /* the thread is not counted for: nothing short about it */
         return tag;
     mine->cache[berth__label_place(text)].tag = tag;
-    berth__quota_slot *slot = berth__quota_slot_of(&label->quota, berth__thread());
+    berth__slot *slot = berth__slot_of(&label->quota.slots, berth__thread());
     if (!request->label && slot)
         berth__thread_memos.scope = (berth__memo){tag << BERTH__TAG_SHIFT, slot, mine};
     return tag;

@@ -32,7 +32,7 @@ static void grant(host_inside in, host_block *b, host_wish *w)
     berth__annotate_noaccess(berth__host_address(b) + w->size_bytes, b->size - w->size_bytes);
     hand_out(in, b, w->size_bytes, berth__label_text(w->request));
     /* With a stream to be noted first, which may fail, counting comes later. */
-    w->counted = in.stock && !w->request->stream && berth__meter_add_true_inside(in.slot, b->size);
+    w->counted = in.stock && !w->request->stream && berth__quota_take_at(in.slot, b->size);
     if (w->counted)
         in.stock->bins[b->bin].allocations++;
 }
@@ -85,7 +85,7 @@ static berth_status find_block(host_cache *c, host_wish *w, host_block **out)
 static void count(host_cache *c, const host_block *b)
 {
     host_inside in = berth__host_enter(c);
-    bool added = in.stock && berth__meter_add_true_inside(in.slot, b->size);
+    bool added = in.stock && berth__quota_take_at(in.slot, b->size);
     if (added)
         in.stock->bins[b->bin].allocations++;
     berth__host_leave(c, in);
@@ -128,7 +128,7 @@ static __attribute__((noinline)) berth_status allocate_general(host_cache *c, si
                                                                void **out, berth_host_handle *handle)
 {
     if (size_bytes > BERTH__CLASS_BYTES_MAX - c->page_bytes) {
-        berth__meter_count_failure(&c->meter);
+        berth__slots_count_failure(&c->quota.slots);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s: no device has %zu bytes of pinned memory", c->name,
                            size_bytes);
     }
@@ -139,7 +139,7 @@ static __attribute__((noinline)) berth_status allocate_general(host_cache *c, si
         status = finish_wish(c, b, &w);
     berth__host_keep_soft_limit(c); /* streams may have let go of more than was asked for */
     if (status != BERTH_OK) {
-        berth__meter_count_failure(&c->meter);
+        berth__slots_count_failure(&c->quota.slots);
         return status;
     }
     *out = berth__host_address(b);
@@ -165,19 +165,19 @@ allocate_short(host_cache *c, size_t size_bytes, size_t alignment, const berth_r
     else
         return NULL;
     host_stock *stock = memo->value;
-    berth__meter_slot *slot = memo->slot;
-    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&c->meter, slot)))
+    berth__slot *slot = memo->slot;
+    if (BERTH_UNLIKELY(!berth__slot_enter_fast(&c->quota.slots, slot)))
         return NULL;
     host_block *b = stock->bins[bin].newest;
-    if (BERTH_UNLIKELY(!b || !berth__meter_add_true_inside(slot, b->size))) {
-        berth__meter_leave(slot);
+    if (BERTH_UNLIKELY(!b || !berth__quota_take_at(slot, b->size))) {
+        berth__slot_leave(slot);
         return NULL;
     }
     berth__host_stock_pop(stock, b);
     stock->bins[bin].allocations++;
     hand_out((host_inside){slot, stock}, b, size_bytes,
              berth__scope_innermost ? berth__scope_innermost->label : NULL);
-    berth__meter_leave(slot);
+    berth__slot_leave(slot);
     return b;
 }
 
@@ -261,9 +261,9 @@ static inline bool take_from_user(host_block *b)
 static void put_away(host_cache *c, host_block *b)
 {
     bool trim = false;
-    berth__meter_sub(&c->meter, b->size);
+    berth__quota_give(&c->quota, b->size);
     host_inside in = berth__host_enter(c);
-    if (berth__host_is(c, HOST_CLOSED)) {
+    if (berth__host_is(c, BERTH__MARK_CLOSING)) {
         berth__host_leave(c, in);
         berth__host_late_free(c, b);
         return;
@@ -287,13 +287,12 @@ static void put_away(host_cache *c, host_block *b)
 static inline bool wait_short(host_cache *c, host_block *b)
 {
     const berth__memo *memo = &berth__thread_memos.host_cache;
-    if (!b->uses || memo->key != c->number || !berth__meter_enter_unmarked(&c->meter, memo->slot))
+    if (!b->uses || memo->key != c->number || !berth__slot_enter_fast(&c->quota.slots, memo->slot))
         return false;
-    bool counted = berth__meter_sub_inside(memo->slot, b->size);
-    if (counted)
-        berth__host_add_uses((host_inside){memo->slot, memo->value}, b);
-    berth__meter_leave(memo->slot);
-    return counted;
+    berth__quota_give_at(memo->slot, b->size);
+    berth__host_add_uses((host_inside){memo->slot, memo->value}, b);
+    berth__slot_leave(memo->slot);
+    return true;
 }
 
 /* The rest of a free whose block is LEAVING. */
@@ -335,7 +334,7 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
 {
     const berth__memo *memo = &berth__thread_memos.host_cache;
     host_stock *stock = memo->value;
-    berth__meter_slot *slot = memo->slot;
+    berth__slot *slot = memo->slot;
     if (BERTH_UNLIKELY(stream || memo->key != c->number))
         return free_general(c, p, stream);
     /* By the thread's guess, else by its handle, else by the page map. */
@@ -345,28 +344,26 @@ host_free(host_cache *c, void *p, berth_host_handle handle, berth_stream *stream
         if (BERTH_UNLIKELY(!b || berth__host_address(b) != p))
             return free_general(c, p, NULL);
     }
-    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&c->meter, slot)))
+    if (BERTH_UNLIKELY(!berth__slot_enter_fast(&c->quota.slots, slot)))
         return free_general(c, p, NULL);
     size_t bin = b->bin;
-    int64_t credit = BERTH__METER_LOAD(slot->credit) + (int64_t)b->size;
     uint32_t seen = HOST_LIVE;
     if (BERTH_UNLIKELY(stock->bins[bin].count >= stock->bins[bin].most ||
                        berth__host_stock_is_heavy(stock, b->size) ||
-                       credit > BERTH__METER_LOAD(slot->credit_max) ||
                        !atomic_compare_exchange_strong_explicit(
                            &b->state, &seen, HOST_LEAVING, memory_order_acq_rel, memory_order_relaxed))) {
-        berth__meter_leave(slot);
+        berth__slot_leave(slot);
         return free_general(c, p, NULL);
     }
     if (BERTH_UNLIKELY(b->uses)) { /* asked now that nobody else notes one */
-        berth__meter_leave(slot);
+        berth__slot_leave(slot);
         leave_user(c, b);
         return BERTH_OK;
     }
-    BERTH__METER_STORE(slot->credit, credit);
+    berth__quota_give_at(slot, b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
     berth__host_stock_push(stock, b);
-    berth__meter_leave(slot);
+    berth__slot_leave(slot);
     return BERTH_OK;
 }
 

@@ -7,8 +7,8 @@
  *                       -- free, streams used it --> [ waiting: queues ]
  *
  * A block is in one place: with its user, in the queues of the streams that used it, in a thread's stock, or
- * in the bin of its class. Every move between places happens inside the thread's slot of the meter (`enter`
- * and `leave`), so that stopping the meter stands for stopping the world: trim, fork and destruction then
+ * in the bin of its class. Every move between places happens inside the thread's slot (`enter`
+ * and `leave`), so that stopping the slots stands for stopping the world: trim, fork and destruction then
  * find every block in its place. No driver is called inside.
  *
  *     segment: one piece of device memory, whole pages, cut into blocks of one class: 1, or a run of 2^n
@@ -27,7 +27,7 @@
 #include "base/annotate.h"
 #include "berth/host_cache.h"
 #include "core/allocator.h"
-#include "count/meter.h"
+#include "count/quota.h"
 #include "host/page_map.h"
 #include "host/size_class.h"
 #include "wait/stream_queue.h"
@@ -41,15 +41,6 @@ typedef enum host_state {
     HOST_WAITING,      /* in the queues of streams */
     HOST_WAITING_BUSY, /* the same, while somebody reads its uses */
 } host_state;
-
-/* What keeps a cache off the short way: marks in its meter's `stopped`. */
-typedef enum host_special {
-    HOST_CLOSED = 16, /* the last reference is gone */
-    HOST_CLOCK = 32,
-    HOST_SOFT_LIMIT = 64,
-    HOST_SYMMETRIC = 128, /* the barrier costs both sides */
-    HOST_ANNOTATED = 256, /* a checker of memory listens */
-} host_special;
 
 typedef struct host_block host_block;
 typedef struct host_segment host_segment;
@@ -128,7 +119,7 @@ typedef struct host_release {
 #define HOST_SMALL_BYTES ((size_t)1 << 20)
 #define HOST_LARGE_BYTES ((size_t)64 << 20)
 
-/* A thread's own idle blocks, beside its meter slot; its memos of streams it has met are its alone. */
+/* A thread's own idle blocks, beside its slot; its memos of streams it has met are its alone. */
 typedef struct host_stock {
     uint64_t large_bytes;        /* in blocks above HOST_SMALL_BYTES */
     berth__stream_queue *recent; /* the queue it added to last */
@@ -151,7 +142,7 @@ typedef struct host_cache {
     berth_allocator base;
     berth__size_classes classes;
     berth__page_map *pages;
-    berth__meter meter;
+    berth__quota quota; /* what is in use, with its true peak */
     uint64_t number; /* of all caches there ever were */
     berth_device device;
     uint64_t (*clock_ns)(void *context);
@@ -205,7 +196,7 @@ typedef struct host_wish {
 /* ---- Inside (host_move.c) ------------------------------------------------------------------------- */
 
 typedef struct host_inside {
-    berth__meter_slot *slot; /* NULL: the cache's lock is held instead */
+    berth__slot *slot; /* NULL: the cache's lock is held instead */
     host_stock *stock;       /* NULL: there is none */
 } host_inside;
 
@@ -216,7 +207,7 @@ static inline __attribute__((always_inline)) host_inside berth__host_enter(host_
 {
     if (BERTH_LIKELY(berth__thread_memos.host_cache.key == c->number)) {
         host_inside in = {berth__thread_memos.host_cache.slot, berth__thread_memos.host_cache.value};
-        if (BERTH_LIKELY(berth__meter_enter(&c->meter, in.slot)))
+        if (BERTH_LIKELY(berth__slot_enter(&c->quota.slots, in.slot)))
             return in;
     }
     return berth__host_enter_slow(c);
@@ -224,13 +215,13 @@ static inline __attribute__((always_inline)) host_inside berth__host_enter(host_
 
 static inline bool berth__host_is(host_cache *c, uint32_t special)
 {
-    return BERTH_UNLIKELY((atomic_load_explicit(&c->meter.stopped, memory_order_relaxed) & special) != 0);
+    return berth__slots_has(&c->quota.slots, special);
 }
 
 static inline void berth__host_leave(host_cache *c, host_inside in)
 {
     if (BERTH_LIKELY(in.slot != NULL))
-        berth__meter_leave(in.slot);
+        berth__slot_leave(in.slot);
     else
         berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
@@ -261,7 +252,7 @@ void berth__host_flush_stocks(host_cache *c);
 void berth__host_count_idle_always(host_cache *c, const host_block *b, bool idle);
 static inline void berth__host_count_idle(host_cache *c, const host_block *b, bool idle)
 {
-    if (berth__host_is(c, HOST_SOFT_LIMIT))
+    if (berth__host_is(c, BERTH__MARK_SOFT_LIMIT))
         berth__host_count_idle_always(c, b, idle);
 }
 
@@ -416,13 +407,11 @@ static inline host_block *berth__host_live_block(host_cache *c, const void *p)
     return state == HOST_LIVE || state == HOST_LIVE_BUSY ? b : NULL;
 }
 
-/* Counts an allocation in the meter, whose peak is a true one; an exact meter gives no credit. */
+/* Counts an allocation of a thread that is not inside. */
 static inline void berth__host_count_in_use(host_cache *c, uint64_t size_bytes)
 {
-    if (c->meter.exact)
-        berth__meter_add(&c->meter, size_bytes);
-    else
-        berth__meter_add_true_counted(&c->meter, size_bytes);
+    berth__slots_count(&c->quota.slots, size_bytes);
+    (void)berth__quota_take(&c->quota, size_bytes);
 }
 
 static inline uint64_t berth__host_now(const host_cache *c)

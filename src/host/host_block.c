@@ -228,7 +228,7 @@ static bool may_try_again(host_cache *c, uint32_t *blocks)
     bool came_back = berth__host_release_idle(c, 0) != 0;
     came_back |= berth__host_await_releases(c);
     if (came_back) {
-        berth__meter_count_retry(&c->meter);
+        berth__slots_count_retry(&c->quota.slots);
         return true;
     }
     *blocks /= 2;

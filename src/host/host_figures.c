@@ -53,9 +53,9 @@ berth_status berth__host_stats(void *self, berth_stats *out)
 {
     host_cache *c = self;
     uint64_t idle;
-    berth__meter_read(&c->meter, out);
+    berth__quota_read(&c->quota, out);
     berth__host_stop(c);
-    berth__meter_visit_beside(&c->meter, add_counts, &(counts){c, out});
+    berth__slots_visit_beside(&c->quota.slots, add_counts, &(counts){c, out});
     read_idle(c, &out->largest_free_bytes, &idle);
     berth__host_resume(c);
     out->bytes_limit = atomic_load_explicit(&c->hard_limit, memory_order_relaxed);
@@ -68,9 +68,10 @@ berth_status berth__host_stats(void *self, berth_stats *out)
 berth_status berth__host_clear_stats(void *self)
 {
     host_cache *c = self;
-    berth__meter_clear(&c->meter);
+    berth__quota_clear(&c->quota);
+    berth__slots_clear_counts(&c->quota.slots);
     berth__host_stop(c);
-    berth__meter_visit_beside(&c->meter, clear_counts, c);
+    berth__slots_visit_beside(&c->quota.slots, clear_counts, c);
     berth__host_resume(c);
     atomic_store_explicit(&c->max_reserved, atomic_load_explicit(&c->reserved, memory_order_relaxed),
                           memory_order_relaxed);

@@ -77,9 +77,9 @@ static void forget_other_threads(host_cache *c)
 /* The figures may be short of an allocation or a free that another thread was counting. */
 static void mend_figures(host_cache *c)
 {
-    uint64_t counted = berth__meter_in_use(&c->meter);
+    uint64_t counted = berth__quota_in_use(&c->quota);
     if (counted > c->live_in_child)
-        berth__meter_sub(&c->meter, counted - c->live_in_child);
+        berth__quota_give(&c->quota, counted - c->live_in_child);
     else if (counted < c->live_in_child)
         berth__host_count_in_use(c, c->live_in_child - counted);
 }
@@ -200,8 +200,8 @@ static void free_cache(host_cache *c)
     berth__host_release_all(c);
     berth__streams_finish(&c->streams);
     berth__host_blocks_finish(c);
-    berth__meter_visit_beside(&c->meter, free_stock, NULL);
-    berth__meter_finish(&c->meter);
+    berth__slots_visit_beside(&c->quota.slots, free_stock, NULL);
+    berth__quota_finish(&c->quota);
     berth__page_map_destroy(c->pages);
     pthread_cond_destroy(&c->background_wake);
     pthread_cond_destroy(&c->release_ended);
@@ -288,8 +288,8 @@ void berth__host_destroy(void *self)
     /* From here on every free finds the cache closed and comes to the lock. A free that was inside before has
      * put its block in place; one that was on its way still shows it as LEAVING. */
     berth__host_stop(c);
-    atomic_fetch_or(&c->meter.stopped, HOST_CLOSED);
-    berth__meter_resume(&c->meter);
+    berth__slots_mark(&c->quota.slots, BERTH__MARK_CLOSING);
+    berth__slots_resume(&c->quota.slots);
     c->outstanding = count_outstanding(c);
     c->outstanding_known = true;
     bool over = is_over(c);
@@ -335,10 +335,7 @@ static void apply_options(host_cache *c, const berth_host_cache_options *options
 {
     berth__allocator_init(&c->base, &berth__host_ops, c);
     c->base.knows_blocks = true;
-    berth__meter_init(&c->meter, options->exact_peak);
-    /* Large blocks too stay within their thread's credit: 51 ns a pair of 1 MiB without, as a small one with. */
-    if (!options->exact_peak)
-        berth__meter_hoard(&c->meter);
+    c->quota.rises = true;
     c->device = options->device;
     c->number = atomic_fetch_add(&caches_so_far, 1) + 1;
     c->clock_ns = options->clock_ns;
@@ -348,10 +345,10 @@ static void apply_options(host_cache *c, const berth_host_cache_options *options
     atomic_store(&c->hard_limit, options->hard_limit_bytes);
     atomic_store(&c->soft_limit, options->soft_limit_bytes);
     berth__barrier_heavy(); /* decides what kind of barrier there is */
-    atomic_store(&c->meter.stopped, (options->clock_ns ? HOST_CLOCK : 0u) |
-                                        (options->soft_limit_bytes ? HOST_SOFT_LIMIT : 0u) |
-                                        (atomic_load(&berth__barrier_is_asymmetric) ? 0u : HOST_SYMMETRIC) |
-                                        (BERTH__ANNOTATES() ? HOST_ANNOTATED : 0u));
+    bool slow = !atomic_load(&berth__barrier_is_asymmetric) || BERTH__ANNOTATES();
+    berth__slots_mark(&c->quota.slots, (options->clock_ns ? BERTH__MARK_CLOCK : 0u) |
+                                           (options->soft_limit_bytes ? BERTH__MARK_SOFT_LIMIT : 0u) |
+                                           (slow ? BERTH__MARK_SLOW : 0u));
     for (size_t i = 0; i < HOST_TABLE; i++)
         c->class_table[i] = (uint16_t)berth__class_of(&c->classes, (i + 1) << berth__class_granule_log2);
     c->page_bytes = (size_t)1 << c->pages->page_log2;
@@ -416,8 +413,8 @@ berth_status berth_host_cache_set_limits(berth_allocator *cache, uint64_t soft_l
     berth__host_stop(c);
     atomic_store(&c->hard_limit, hard_limit_bytes);
     atomic_store(&c->soft_limit, soft_limit_bytes);
-    atomic_fetch_and(&c->meter.stopped, ~(uint32_t)HOST_SOFT_LIMIT);
-    atomic_fetch_or(&c->meter.stopped, soft_limit_bytes ? HOST_SOFT_LIMIT : 0u);
+    berth__slots_unmark(&c->quota.slots, BERTH__MARK_SOFT_LIMIT);
+    berth__slots_mark(&c->quota.slots, soft_limit_bytes ? BERTH__MARK_SOFT_LIMIT : 0u);
     berth__host_flush_stocks(c);
     berth__host_count_all_idle(c);
     berth__host_resume(c);

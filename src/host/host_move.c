@@ -23,9 +23,9 @@ static host_stock *make_stock(host_cache *c)
 
 host_inside berth__host_enter_slow(host_cache *c)
 {
-    berth__meter_slot *slot = berth__meter_slot_of(&c->meter, berth__thread());
-    while (slot && !berth__meter_enter(&c->meter, slot))
-        berth__meter_wait_resumed(&c->meter);
+    berth__slot *slot = berth__slot_of(&c->quota.slots, berth__thread());
+    while (slot && !berth__slot_enter(&c->quota.slots, slot))
+        berth__slots_wait_resumed(&c->quota.slots);
     host_stock *stock = slot ? slot->beside : NULL;
     if (slot && !stock)
         slot->beside = stock = make_stock(c);
@@ -35,7 +35,7 @@ host_inside berth__host_enter_slow(host_cache *c)
     }
     /* Too many threads, or no memory: such a thread moves blocks under the lock. */
     if (slot)
-        berth__meter_leave(slot);
+        berth__slot_leave(slot);
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
     return (host_inside){NULL, NULL};
 }
@@ -43,12 +43,12 @@ host_inside berth__host_enter_slow(host_cache *c)
 void berth__host_stop(host_cache *c)
 {
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
-    berth__meter_stop(&c->meter);
+    berth__slots_stop(&c->quota.slots);
 }
 
 void berth__host_resume(host_cache *c)
 {
-    berth__meter_resume(&c->meter);
+    berth__slots_resume(&c->quota.slots);
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
 
@@ -201,14 +201,14 @@ static void flush_stock(void *context, void *beside)
 void berth__host_flush_stocks(host_cache *c)
 {
     flush all = {c, 0, c->classes.count};
-    berth__meter_visit_beside(&c->meter, flush_stock, &all);
+    berth__slots_visit_beside(&c->quota.slots, flush_stock, &all);
 }
 
 void berth__host_gather(host_cache *c, uint32_t bin)
 {
     flush one = {c, bin, bin + 1};
     berth__host_stop(c);
-    berth__meter_visit_beside(&c->meter, flush_stock, &one);
+    berth__slots_visit_beside(&c->quota.slots, flush_stock, &one);
     berth__host_resume(c);
 }
 

@@ -105,7 +105,7 @@ void berth__host_release_all(host_cache *c)
 
 bool berth__host_exceeds_soft_limit(host_cache *c)
 {
-    return berth__host_is(c, HOST_SOFT_LIMIT) &&
+    return berth__host_is(c, BERTH__MARK_SOFT_LIMIT) &&
            atomic_load_explicit(&c->idle, memory_order_relaxed) >
                atomic_load_explicit(&c->soft_limit, memory_order_relaxed) &&
            atomic_load_explicit(&c->releasable, memory_order_relaxed) != 0;
@@ -198,13 +198,13 @@ berth_status berth__host_claim(host_cache *c, const host_wish *w, uint32_t most_
             atomic_store_explicit(&(*found)->state, HOST_LEAVING, memory_order_relaxed);
         } else
             *blocks = claim_with_release(c, w->bin, most_blocks, &r);
-        berth__meter_resume(&c->meter);
+        berth__slots_resume(&c->quota.slots);
         if (!*found && *blocks == 0 && !r.segments)
             waited = await_locked(c);
         berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
         if (r.segments) {
             release_run(c, &r);
-            berth__meter_count_retry(&c->meter);
+            berth__slots_count_retry(&c->quota.slots);
         }
         if (*found || *blocks)
             return BERTH_OK;

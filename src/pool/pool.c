@@ -11,9 +11,9 @@ static size_t rounded_size(size_t size_bytes)
 
 /* ---- The thread's own ---------------------------------------------------------------------------- */
 
-/* A thread inside its slot of the meter, with its stock. */
+/* A thread inside its slot, with its stock. */
 struct inside {
-    berth__meter_slot *slot;
+    berth__slot *slot;
     berth__stock *stock;
 };
 
@@ -34,11 +34,11 @@ static size_t stock_share(const berth__pool *pool, uint32_t thread)
 static bool find_own(berth__pool *pool, struct inside *in)
 {
     uint32_t thread = berth__thread();
-    in->slot = berth__meter_slot_of(&pool->meter, thread);
-    if (!in->slot || !berth__meter_enter(&pool->meter, in->slot))
+    in->slot = berth__slot_of(&pool->quota.slots, thread);
+    if (!in->slot || !berth__slot_enter(&pool->quota.slots, in->slot))
         return false;
     in->stock = in->slot->beside;
-    berth__meter_leave(in->slot);
+    berth__slot_leave(in->slot);
     if (!in->stock) {
         berth__stock *made = berth__heap_zalloc(1, sizeof *made);
         if (!made)
@@ -46,13 +46,13 @@ static bool find_own(berth__pool *pool, struct inside *in)
         made->mark = BERTH__SPAN_STOCK + thread;
         made->usual_bytes = made->most_bytes = stock_share(pool, thread);
         made->last = &no_span;
-        if (!berth__meter_enter(&pool->meter, in->slot)) {
+        if (!berth__slot_enter(&pool->quota.slots, in->slot)) {
             berth__heap_free(made);
             return false;
         }
         in->slot->beside = in->stock = made;
         atomic_fetch_add(&pool->stock_shares_bytes, made->usual_bytes);
-        berth__meter_leave(in->slot);
+        berth__slot_leave(in->slot);
     }
     berth__thread_memos.device_pool = (berth__memo){pool->number, in->slot, in->stock};
     return true;
@@ -84,14 +84,14 @@ static bool own(berth__pool *pool, struct inside *in)
     return true;
 }
 
-/* Goes inside; false: the meter is stopped, or the pool is closing. */
+/* Goes inside; false: the slots are stopped, or the pool is closing. */
 static bool enter(berth__pool *pool, struct inside in)
 {
-    if (!berth__meter_enter(&pool->meter, in.slot))
+    if (!berth__slot_enter(&pool->quota.slots, in.slot))
         return false;
     if (!berth__pool_is_closing(pool))
         return true;
-    berth__meter_leave(in.slot);
+    berth__slot_leave(in.slot);
     return false;
 }
 
@@ -108,22 +108,22 @@ static inline void hand_out(berth__span *span, size_t size_bytes, const char *la
 }
 
 /* A block that was taken out of the thread's stock becomes its user's, and is counted. Inside. False: the
- * thread's credit did not suffice, and berth__meter_add_true must follow. */
+ * thread's credit did not suffice, and berth__quota_take_slow must follow. */
 static inline __attribute__((always_inline)) bool grant(struct inside in, berth__span *span,
                                                         size_t size_bytes, size_t rounded, const char *label)
 {
     hand_out(span, size_bytes, label, in.stock->next_id++, in.stock->now_ns);
-    berth__meter_count_bytes(in.slot, rounded);
-    return berth__meter_add_true_inside(in.slot, rounded);
+    berth__slot_count(in.slot, rounded);
+    return berth__quota_take_at(in.slot, rounded);
 }
 
-/* With the lock: goes inside, past stops of the meter itself, which do not take it. False: closing. */
+/* With the lock: goes inside, past stops of the slots themselves, which do not take it. False: closing. */
 static bool enter_locked(berth__pool *pool, struct inside in)
 {
     while (!berth__pool_is_closing(pool)) {
-        if (berth__meter_enter(&pool->meter, in.slot))
+        if (berth__slot_enter(&pool->quota.slots, in.slot))
             return true;
-        berth__meter_wait_resumed(&pool->meter);
+        berth__slots_wait_resumed(&pool->quota.slots);
     }
     return false;
 }
@@ -136,7 +136,7 @@ static void put_recent(berth__pool *pool, struct inside in)
     if (!enter_locked(pool, in))
         return;
     uint32_t count = berth__stock_clear_recent(in.stock, out);
-    berth__meter_leave(in.slot);
+    berth__slot_leave(in.slot);
     for (uint32_t i = 0; i < count; i++)
         berth__pool_put(pool, out[i]);
 }
@@ -146,7 +146,7 @@ struct attempt {
     size_t size_bytes, rounded, alignment;
     const berth_request *request;
     struct inside in; /* the thread's own; no slot if it has none */
-    bool counted;     /* by the meter, under the lock */
+    bool counted;     /* under the lock */
     bool collected, flushed, called;
     bool anywhere; /* there is no room for a piece: a small block may lie between large ones */
     int growths, squeezes;
@@ -230,10 +230,22 @@ static berth_status make_room(berth__pool *pool, struct attempt *a)
             return BERTH_OK;
     }
     if (berth__pool_collect(pool, true)) {
-        berth__meter_count_retry(&pool->meter);
+        berth__slots_count_retry(&pool->quota.slots);
         return BERTH_OK;
     }
     return status;
+}
+
+/* Counts an allocation within the thread's credit; false, and nothing changed, if that does not suffice. */
+static bool count_inside(berth__pool *pool, berth__slot *slot, size_t rounded)
+{
+    if (!berth__slot_enter(&pool->quota.slots, slot))
+        return false;
+    bool taken = berth__quota_take_at(slot, rounded);
+    if (taken)
+        berth__slot_count(slot, rounded);
+    berth__slot_leave(slot);
+    return taken;
 }
 
 static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__span **out)
@@ -268,7 +280,7 @@ static berth_status allocate_slow(berth__pool *pool, struct attempt *a, berth__s
     } else {
         hand_out(span, a->size_bytes, berth__label_text(a->request), a->id, pool->now_ns);
         berth__arena_map_set(span);
-        a->counted = a->in.slot && berth__meter_add_at(&pool->meter, a->in.slot, a->rounded);
+        a->counted = a->in.slot && count_inside(pool, a->in.slot, a->rounded);
     }
     berth__pool_settle(pool);
     berth__pool_unlock(pool);
@@ -298,17 +310,19 @@ static berth_status allocate_elsewhere(berth__pool *pool, struct attempt *a, voi
     berth__span *span = NULL;
     berth_status status = allocate_slow(pool, a, &span);
     if (status != BERTH_OK) {
-        berth__meter_count_failure(&pool->meter);
+        berth__slots_count_failure(&pool->quota.slots);
         return berth__pool_explain(pool, a->size_bytes, a->request, status);
     }
-    if (!a->counted)
-        berth__meter_add_true_counted(&pool->meter, a->rounded);
+    if (!a->counted) {
+        berth__slots_count(&pool->quota.slots, a->rounded);
+        (void)berth__quota_take(&pool->quota, a->rounded);
+    }
     /* What comes from a stock was warned of when it was first cut, and a total can only be new when the pool
      * has grown. */
     if (berth__warnings_is_large(&pool->warnings, a->size_bytes))
         berth__warn_of_large(&pool->warnings, a->size_bytes);
     if (a->growths)
-        berth__warn_of_total(&pool->warnings, berth__meter_in_use(&pool->meter));
+        berth__warn_of_total(&pool->warnings, berth__quota_in_use(&pool->quota));
     return finish_allocation(pool, span, a->request, out);
 }
 
@@ -339,11 +353,11 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
         a.id = in.stock->next_id++;
         a.in = in;
     }
-    berth__meter_leave(in.slot);
+    berth__slot_leave(in.slot);
     if (!span)
         return allocate_elsewhere(pool, &a, out);
     if (!counted)
-        berth__meter_add_true(&pool->meter, a.rounded);
+        (void)berth__quota_take_slow(&pool->quota, a.rounded);
     if (renewed) { /* a thread that never meets the lock looks after limits and decay too */
         berth__pool_lock(pool);
         berth__pool_settle(pool);
@@ -354,7 +368,7 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
 
 static __attribute__((noinline)) berth_status count(berth__pool *pool, size_t size_bytes)
 {
-    berth__meter_add_true(&pool->meter, size_bytes);
+    (void)berth__quota_take_slow(&pool->quota, size_bytes);
     return BERTH_OK;
 }
 
@@ -367,18 +381,18 @@ BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_
     struct inside in = {memo->slot, memo->value};
     if (BERTH_UNLIKELY(memo->key != pool->number || alignment > BERTH__POOL_GRAIN || request->flags ||
                        request->stream || in.stock->next_id % BERTH__STOCK_IDS == 0 ||
-                       !berth__meter_enter_unmarked(&pool->meter, in.slot)))
+                       !berth__slot_enter_fast(&pool->quota.slots, in.slot)))
         return allocate_general(pool, size_bytes, alignment, request, out);
     size_t rounded = berth__align_up(size_bytes, BERTH__POOL_GRAIN);
     berth__stocked block;
     if (BERTH_UNLIKELY(!berth__stock_take_newest(in.stock, rounded, &block))) {
-        berth__meter_leave(in.slot);
+        berth__slot_leave(in.slot);
         return allocate_general(pool, size_bytes, alignment, request, out);
     }
     *out = (void *)block.address;
     in.stock->last = block.span;
     bool counted = grant(in, block.span, size_bytes, rounded, berth__label_text(request));
-    berth__meter_leave(in.slot);
+    berth__slot_leave(in.slot);
     return BERTH_LIKELY(counted) ? BERTH_OK : count(pool, rounded);
 }
 
@@ -446,9 +460,7 @@ static void leave_end(berth__pool *pool)
         berth__pool_finish(pool);
 }
 
-/* `counted`: the meter knows already. */
-static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_bytes, berth_stream *stream,
-                                    bool counted)
+static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth__pool_lock(pool);
     const berth__segment *segment = berth__arena_segment(&pool->arena, (uintptr_t)p);
@@ -466,8 +478,7 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_byte
         return status;
     }
     leave_begin(pool);
-    if (!counted)
-        berth__meter_sub(&pool->meter, span->size_bytes);
+    berth__quota_give(&pool->quota, span->size_bytes);
     if (span->use_count != 0)
         berth__pool_wait_for(pool, span);
     else
@@ -477,13 +488,13 @@ static berth_status deallocate_slow(berth__pool *pool, void *p, size_t size_byte
     return BERTH_OK;
 }
 
-/* Puts a live block into the thread's stock, if that has room and the thread's credit suffices; else nothing
- * happens. Inside; when it has been left the block no longer keeps the pool. */
+/* Puts a live block into the thread's stock, if that has room; else nothing happens. Inside; when it has been left the block no longer keeps the pool. */
 static inline __attribute__((always_inline)) bool put_own(struct inside in, berth__stocked block,
                                                           size_t freed)
 {
-    if (BERTH_UNLIKELY(!berth__stock_has_room(in.stock, freed) || !berth__meter_sub_inside(in.slot, freed)))
+    if (BERTH_UNLIKELY(!berth__stock_has_room(in.stock, freed)))
         return false;
+    berth__quota_give_at(in.slot, freed);
     berth__stock_put(in.stock, block, freed);
     return true;
 }
@@ -510,7 +521,7 @@ static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
     if (!own(pool, in) || !enter(pool, *in))
         return false;
     bool has_room = berth__stock_has_room(in->stock, freed);
-    berth__meter_leave(in->slot);
+    berth__slot_leave(in->slot);
     if (has_room)
         return true;
     if (freed > in->stock->usual_bytes && pool->budget->soft_limit_bytes)
@@ -519,7 +530,7 @@ static bool make_stock_room(berth__pool *pool, struct inside *in, size_t freed)
     if (enter_locked(pool, *in)) {
         /* Asked again: somebody may have emptied the stock meanwhile. */
         has_room = berth__stock_has_room(in->stock, freed) || empty_stock_for(pool, in->stock, freed);
-        berth__meter_leave(in->slot);
+        berth__slot_leave(in->slot);
     }
     berth__pool_settle(pool);
     berth__pool_unlock(pool);
@@ -534,20 +545,11 @@ static berth_status put_away(berth__pool *pool, berth__span *span, size_t size_b
     size_t freed = span->size_bytes;
     void *p = (void *)block.address;
     if (!make_stock_room(pool, &in, freed) || !enter(pool, in))
-        return deallocate_slow(pool, p, size_bytes, NULL, false);
+        return deallocate_slow(pool, p, size_bytes, NULL);
     berth__pool_hide(pool, p, freed);
     bool put = put_own(in, block, freed);
-    berth__meter_leave(in.slot);
-    if (put)
-        return BERTH_OK;
-    /* The thread's credit is full. The meter comes first: once in the stock, the block keeps nothing alive.
-     */
-    berth__meter_sub(&pool->meter, freed);
-    if (!enter(pool, in))
-        return deallocate_slow(pool, p, size_bytes, NULL, true);
-    berth__stock_put(in.stock, block, freed);
-    berth__meter_leave(in.slot);
-    return BERTH_OK;
+    berth__slot_leave(in.slot);
+    return put ? BERTH_OK : deallocate_slow(pool, p, size_bytes, NULL);
 }
 
 /* The live block at `p` in the reserved address space, NULL if there is none. */
@@ -564,7 +566,7 @@ static __attribute__((noinline)) berth_status deallocate_general(berth__pool *po
     void *p = (char *)tagged - ((uintptr_t)tagged - berth__untag((uintptr_t)tagged));
     berth__span *span = stream ? NULL : find_live(pool, (uintptr_t)p);
     if (!span || !is_size(span, size_bytes) || span->use_count != 0)
-        return deallocate_slow(pool, p, size_bytes, stream, false);
+        return deallocate_slow(pool, p, size_bytes, stream);
     return put_away(pool, span, size_bytes);
 }
 
@@ -582,12 +584,12 @@ BERTH_HOT berth_status berth__pool_deallocate(void *self, void *p, size_t size_b
     if (!is_live_at(span, (uintptr_t)p) && !(span = find_live(pool, (uintptr_t)p)))
         return deallocate_general(pool, p, size_bytes, NULL);
     if (BERTH_UNLIKELY(!is_size(span, size_bytes) || span->use_count != 0 ||
-                       !berth__meter_enter_unmarked(&pool->meter, in.slot)))
+                       !berth__slot_enter_fast(&pool->quota.slots, in.slot)))
         return deallocate_general(pool, p, size_bytes, NULL);
     /* From what the caller said, which is right, sooner than from the record. */
     size_t freed = size_bytes ? rounded_size(size_bytes) : span->size_bytes;
     bool put = put_own(in, (berth__stocked){(uintptr_t)p, span}, freed);
-    berth__meter_leave(in.slot);
+    berth__slot_leave(in.slot);
     return BERTH_LIKELY(put) ? BERTH_OK : deallocate_general(pool, p, size_bytes, NULL);
 }
 

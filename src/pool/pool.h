@@ -17,7 +17,7 @@
 #include "base/annotate.h"
 #include "berth/pool.h"
 #include "core/allocator.h"
-#include "count/meter.h"
+#include "count/quota.h"
 #include "count/warnings.h"
 #include "device/device.h"
 #include "pool/arena.h"
@@ -84,7 +84,7 @@ typedef struct berth__pool {
     berth__pool_budget *budget;
     berth__segment *main; /* the reserved address space, an empty one without virtual memory */
     /* their own guards */
-    berth__meter meter;       /* the threads' stocks lie beside its slots */
+    berth__quota quota;       /* what is in use, with its true peak; the threads' stocks lie beside its slots */
     berth__warnings warnings; /* on the host */
     _Atomic bool hides_stats;
     _Atomic uint64_t ids_drawn;
@@ -139,11 +139,10 @@ static inline void berth__spans_remove(berth__span **list, berth__span *span)
     span->left = span->right = NULL;
 }
 
-/* A mark on the meter: from then on every free takes the lock. Asked inside a slot, or with the lock. */
-enum { BERTH__POOL_CLOSING = 4, BERTH__POOL_NO_FAST_PATH = 8 };
+/* From then on every free takes the lock. Asked inside a slot, or with the lock. */
 static inline bool berth__pool_is_closing(berth__pool *pool)
 {
-    return (atomic_load_explicit(&pool->meter.stopped, memory_order_relaxed) & BERTH__POOL_CLOSING) != 0;
+    return berth__slots_has(&pool->quota.slots, BERTH__MARK_CLOSING);
 }
 
 static inline void berth__pool_relock(berth__pool *pool)

@@ -11,7 +11,7 @@ static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 
 /* ---- Forks --------------------------------------------------------------------------------------- */
 
-/* With the lock nobody moves a span, with the meter stopped nobody is in a stock, so that the child sees every
+/* With the lock nobody moves a span, with the slots stopped nobody is in a stock, so that the child sees every
  * one whole. Past the ranks: all pools have one, and here alone somebody holds several. */
 static void pool_before_fork(void)
 {
@@ -20,7 +20,7 @@ static void pool_before_fork(void)
         if (atomic_exchange_explicit(&pool->lock.word, 1, memory_order_acquire) != 0)
             berth__spin_wait(&pool->lock);
     for (berth__pool *pool = all_pools; pool; pool = pool->next) {
-        berth__meter_stop(&pool->meter);
+        berth__slots_stop(&pool->quota.slots);
         BERTH__RANK_GIVE(BERTH__RANK_METER);
     }
 }
@@ -28,7 +28,7 @@ static void pool_before_fork(void)
 static void pool_let_go_on(berth__pool *pool)
 {
     BERTH__RANK_TAKE(BERTH__RANK_METER);
-    berth__meter_resume(&pool->meter);
+    berth__slots_resume(&pool->quota.slots);
     atomic_store_explicit(&pool->lock.word, 0, memory_order_release);
 }
 

@@ -109,7 +109,7 @@ static bool pool_tracks_sizes(void *self)
 
 void berth__pool_read_stats(berth__pool *pool, berth_stats *out)
 {
-    berth__meter_read(&pool->meter, out);
+    berth__quota_read(&pool->quota, out);
     berth__pool_lock(pool);
     berth__pool_flush_stocks(pool); /* so that what is free lies together; it may be too much now */
     berth__pool_settle(pool);
@@ -123,7 +123,7 @@ void berth__pool_read_stats(berth__pool *pool, berth_stats *out)
     berth__pool_unlock(pool);
 }
 
-/* The meter runs on while they are off: a free must find what its allocation added. */
+/* The quota runs on while they are off: a free must find what its allocation added. */
 static void pool_show_stats(void *self, bool show)
 {
     atomic_store(&((berth__pool *)self)->hides_stats, !show);
@@ -146,7 +146,7 @@ static berth_status pool_stats(void *self, berth_stats *out)
 
 static uint64_t pool_in_use(void *self)
 {
-    return berth__meter_in_use(&((berth__pool *)self)->meter);
+    return berth__quota_in_use(&((berth__pool *)self)->quota);
 }
 
 static berth_status pool_clear_stats(void *self)
@@ -154,7 +154,8 @@ static berth_status pool_clear_stats(void *self)
     berth__pool *pool = self;
     if (atomic_load(&pool->hides_stats))
         return stats_are_off();
-    berth__meter_clear(&pool->meter);
+    berth__slots_clear_counts(&pool->quota.slots);
+    berth__quota_clear(&pool->quota);
     berth__pool_lock(pool);
     pool->max_reserved_bytes = pool->reserved_bytes;
     berth__pool_unlock(pool);
@@ -199,8 +200,8 @@ void berth__pool_finish(berth__pool *pool)
     berth__pool_memory_finish(pool);
     berth__pool_delist(pool);
     berth__arena_finish(&pool->arena);
-    berth__meter_visit_beside(&pool->meter, free_stock, NULL);
-    berth__meter_finish(&pool->meter);
+    berth__slots_visit_beside(&pool->quota.slots, free_stock, NULL);
+    berth__quota_finish(&pool->quota);
     budget_release(pool->budget);
     berth__heap_free(pool);
 }
@@ -220,9 +221,9 @@ static void pool_destroy(void *self)
 {
     berth__pool *pool = self;
     berth__pool_lock(pool);
-    berth__meter_stop(&pool->meter);
-    atomic_fetch_or(&pool->meter.stopped, BERTH__POOL_CLOSING);
-    berth__meter_resume(&pool->meter);
+    berth__slots_stop(&pool->quota.slots);
+    berth__slots_mark(&pool->quota.slots, BERTH__MARK_CLOSING);
+    berth__slots_resume(&pool->quota.slots);
     pool->live_blocks = count_live(pool);
     bool over = berth__pool_is_over(pool); /* else the last free to come back sees to it */
     berth__pool_unlock(pool);
@@ -330,7 +331,7 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     if (status != BERTH_OK)
         return status;
     berth__pool_tend_orphans();
-    berth__pool *pool = berth__heap_zalloc(1, sizeof *pool);
+    berth__pool *pool = berth__heap_zaligned(sizeof *pool, 64);
     if (!pool)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a pool");
     take_options(pool, o);
@@ -338,15 +339,14 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     if (status != BERTH_OK)
         goto free_pool;
     berth__arena_init(&pool->arena);
-    berth__meter_init(&pool->meter, false);
-    berth__meter_hoard(&pool->meter);
+    pool->quota.rises = true;
     atomic_init(&pool->ids_drawn, BERTH__STOCK_IDS); /* 0 is nobody's id */
     berth_device_info info = {.struct_size = sizeof info};
     status = berth_device_describe(pool->device, &info);
     pool->annotates = BERTH__ANNOTATES() && info.host_accessible;
     (void)berth__thread(); /* from then on it is known what barriers there are */
     if (pool->annotates || !berth__barrier_is_asymmetric)
-        atomic_init(&pool->meter.stopped, BERTH__POOL_NO_FAST_PATH);
+        berth__slots_mark(&pool->quota.slots, BERTH__MARK_SLOW);
     if (status == BERTH_OK && !(info.memory_kinds >> pool->memory_kind & 1))
         status = berth__fail(BERTH_UNSUPPORTED, "%s has no memory of the kind asked for", info.name);
     if (status == BERTH_OK)
@@ -363,7 +363,7 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     return BERTH_OK;
 
 finish_parts:
-    berth__meter_finish(&pool->meter);
+    berth__quota_finish(&pool->quota);
     berth__arena_finish(&pool->arena);
     budget_release(pool->budget);
 free_pool:

@@ -102,13 +102,13 @@ static void empty_stock(void *context, void *stock)
 
 void berth__pool_stop(berth__pool *pool)
 {
-    berth__meter_stop(&pool->meter);
-    berth__meter_visit_beside(&pool->meter, empty_stock, pool);
+    berth__slots_stop(&pool->quota.slots);
+    berth__slots_visit_beside(&pool->quota.slots, empty_stock, pool);
 }
 
 void berth__pool_resume(berth__pool *pool)
 {
-    berth__meter_resume(&pool->meter);
+    berth__slots_resume(&pool->quota.slots);
 }
 
 void berth__pool_flush_stocks(berth__pool *pool)

@@ -5,8 +5,8 @@
  * matches none of them puts them all back before it looks elsewhere: a block kept back is a hole in nobody's
  * map, and with holes in the wrong places the pool grows (to 2.5 times what is live on one recorded network).
  *
- * A stock lies beside its thread's slot of the pool's meter, and is touched by that thread inside the slot,
- * or by anyone while the meter is stopped [S1]: who needs the idle blocks of all threads stops it. */
+ * A stock lies beside its thread's slot of the pool's quota, and is touched by that thread inside the slot,
+ * or by anyone while the slots are stopped [S1]: who needs the idle blocks of all threads stops them. */
 #ifndef BERTH_POOL_STOCK_H
 #define BERTH_POOL_STOCK_H
 

@@ -39,18 +39,18 @@ static berth_status adapter_allocate(void *self, size_t size_bytes, size_t align
     alignment = berth__header_alignment(size_bytes, alignment);
     char *raw = get_raw(a, size_bytes + room_for(alignment), (request->flags & BERTH_ZEROED) != 0);
     if (BERTH_UNLIKELY(!raw)) {
-        berth__meter_count_failure(&a->meter);
+        berth__slots_count_failure(&a->meter.slots);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s has no %s at alignment %zu", a->family.name,
                            BERTH__SIZE(size_bytes), alignment);
     }
     uintptr_t block = ((uintptr_t)raw + sizeof(berth__header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
     if (BERTH_UNLIKELY(!berth__header_put((void *)block, size_bytes, (uint32_t)(block - (uintptr_t)raw)))) {
         a->family.free(raw);
-        berth__meter_count_failure(&a->meter);
+        berth__slots_count_failure(&a->meter.slots);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of a block of %s",
                            BERTH__SIZE(size_bytes));
     }
-    berth__meter_add(&a->meter, size_bytes);
+    berth__meter_take(&a->meter, size_bytes);
     *out = (void *)block;
     return BERTH_OK;
 }
@@ -69,7 +69,7 @@ static berth_status adapter_deallocate(void *self, void *p, size_t size_bytes, b
     if (BERTH_UNLIKELY(!berth__header_take(p, &header)))
         return bad_pointer(a, BERTH_BAD_FREE, p);
     a->family.free((char *)p - header.offset);
-    berth__meter_sub(&a->meter, berth__size_of_word(header.size_and_tag));
+    berth__meter_give(&a->meter, berth__size_of_word(header.size_and_tag));
     return BERTH_OK;
 }
 

@@ -74,7 +74,7 @@ static berth_status source_allocate(void *self, size_t size_bytes, size_t alignm
     source_block *block = berth__heap_alloc(sizeof *block);
     berth_status status;
     if (!block) {
-        berth__meter_count_failure(&s->meter);
+        berth__slots_count_failure(&s->meter.slots);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of a device's block");
     }
     *block = (source_block){.size_bytes = size_bytes,
@@ -83,12 +83,12 @@ static berth_status source_allocate(void *self, size_t size_bytes, size_t alignm
     atomic_fetch_add_explicit(&s->holders, 1, memory_order_relaxed);
     status = take_block(s, block, alignment, request, out);
     if (status != BERTH_OK) {
-        berth__meter_count_failure(&s->meter);
+        berth__slots_count_failure(&s->meter.slots);
         berth__heap_free(block);
         drop_holder(s);
         return status;
     }
-    (void)berth__meter_add(&s->meter, size_bytes);
+    (void)berth__meter_take(&s->meter, size_bytes);
     return BERTH_OK;
 }
 
@@ -120,7 +120,7 @@ static berth_status source_deallocate(void *self, void *p, size_t size_bytes, be
     bool ordered = s->stream_ordered && s->kind == BERTH_MEMORY_DEVICE;
     status = berth_device_release(s->device, s->kind, p, size, ordered ? stream : NULL);
     berth__heap_free(block);
-    (void)berth__meter_sub(&s->meter, size);
+    (void)berth__meter_give(&s->meter, size);
     drop_holder(s);
     return status;
 }
@@ -262,7 +262,7 @@ berth_status berth_device_allocator_create(berth_device device, berth_memory_kin
     if (!(info.memory_kinds >> kind & 1))
         return berth__fail(BERTH_UNSUPPORTED, "%s device %d has no %s memory", device_kind,
                            (int)device.ordinal, kinds[kind]);
-    device_source *s = berth__heap_zalloc(1, sizeof *s);
+    device_source *s = berth__heap_zaligned(sizeof *s, 64);
     if (!s)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an allocator");
     s->device = device;

@@ -1,5 +1,6 @@
 /* The dry run: addresses that nobody has, with everything that is known of a real block. */
 #include "berth/source.h"
+#include "count/quota.h"
 #include "source/listed.h"
 
 /* Above what user programs get on 64-bit machines (48 bits on x86-64 and arm64 unless asked for more), and
@@ -9,6 +10,8 @@
 
 struct dry_run {
     berth__listed base;
+    berth__quota limit;
+    bool is_limited;
     _Atomic uint64_t next; /* addresses are not reused: a stale one is never a live block by accident */
 };
 
@@ -24,30 +27,33 @@ static uintptr_t take_address(struct dry_run *d, uint64_t size_bytes, uint64_t a
     return (uintptr_t)start;
 }
 
+static uint64_t dry_limit(struct dry_run *d)
+{
+    return d->is_limited ? (uint64_t)atomic_load(&d->limit.cap) : 0;
+}
+
 static berth_status refuse(struct dry_run *d, berth_status status, size_t size_bytes)
 {
-    berth_stats stats = {.struct_size = sizeof stats};
-    berth__meter_count_failure(&d->base.meter);
-    berth__meter_read(&d->base.meter, &stats);
+    uint64_t in_use = berth__meter_in_use(&d->base.meter);
+    berth__slots_count_failure(&d->base.meter.slots);
     return berth__fail(
         status,
         "the dry run's %llu bytes do not hold %zu more: %llu are in use; it takes a machine with "
         "%llu",
-        (unsigned long long)stats.bytes_limit, size_bytes, (unsigned long long)stats.bytes_in_use,
-        (unsigned long long)(stats.bytes_in_use + size_bytes));
+        (unsigned long long)dry_limit(d), size_bytes, (unsigned long long)in_use,
+        (unsigned long long)(in_use + size_bytes));
 }
 
 static berth_status dry_allocate(void *self, size_t size_bytes, size_t alignment,
                                  const berth_request *request, void **out)
 {
     struct dry_run *d = self;
-    berth__meter_answer claimed = berth__meter_claim(&d->base.meter, size_bytes);
-    if (claimed == BERTH__METER_OVER)
+    if (d->is_limited && !berth__quota_take(&d->limit, size_bytes))
         return refuse(d, BERTH_OVER_BUDGET, size_bytes);
     berth__listed_block *block = berth__heap_alloc(sizeof *block);
     uintptr_t address = take_address(d, size_bytes, alignment);
     if (!block || !address)
-        goto unclaim;
+        goto give;
     *block = (berth__listed_block){
         .entry.address = address,
         .size_bytes = size_bytes,
@@ -55,14 +61,15 @@ static berth_status dry_allocate(void *self, size_t size_bytes, size_t alignment
         .label = berth__request_label(request),
     };
     berth__listed_add(&d->base, block);
-    berth__meter_commit(&d->base.meter, size_bytes, claimed);
+    (void)berth__meter_take(&d->base.meter, size_bytes);
     *out = (void *)address;
     return BERTH_OK;
 
-unclaim:
+give:
     berth__heap_free(block);
-    berth__meter_unclaim(&d->base.meter, size_bytes);
-    berth__meter_count_failure(&d->base.meter);
+    if (d->is_limited)
+        berth__quota_give(&d->limit, size_bytes);
+    berth__slots_count_failure(&d->base.meter.slots);
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s",
                        address ? "no memory for what a dry run keeps of a block"
                                : "the dry run has used up all addresses, or the block is larger than all");
@@ -75,7 +82,9 @@ static berth_status dry_deallocate(void *self, void *p, size_t size_bytes, berth
     berth__listed_block *block = berth__listed_take(&d->base, p);
     if (!block)
         return BERTH_BAD_FREE;
-    berth__meter_sub(&d->base.meter, block->size_bytes);
+    berth__meter_give(&d->base.meter, block->size_bytes);
+    if (d->is_limited)
+        berth__quota_give(&d->limit, block->size_bytes);
     berth__heap_free(block);
     return BERTH_OK;
 }
@@ -109,9 +118,18 @@ static berth_device dry_device(void *self)
     return (berth_device){BERTH_DEVICE_UNKNOWN, 0};
 }
 
+static berth_status dry_stats(void *self, berth_stats *out)
+{
+    struct dry_run *d = self;
+    berth_status status = berth__listed_ops.stats(self, out);
+    out->bytes_limit = dry_limit(d);
+    return status;
+}
+
 static void dry_destroy(void *self)
 {
     struct dry_run *d = self;
+    berth__quota_finish(&d->limit);
     berth__listed_finish(&d->base);
     berth__heap_free(d);
 }
@@ -131,13 +149,14 @@ berth_status berth_dry_run_allocator_create(uint64_t limit_bytes, berth_allocato
     ops.destroy = dry_destroy;
     ops.name = dry_name;
     ops.device = dry_device;
+    ops.stats = dry_stats;
     if (!berth__listed_init(&d->base, &ops)) {
         berth__heap_free(d);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a dry run's list");
     }
     atomic_init(&d->next, FIRST_ADDRESS);
-    if (limit_bytes)
-        berth__meter_set_limit(&d->base.meter, limit_bytes);
+    d->is_limited = limit_bytes != 0;
+    berth__quota_init(&d->limit, limit_bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)limit_bytes);
     *out = &d->base.base;
     return BERTH_OK;
 }

@@ -142,7 +142,7 @@ static berth_status mapped_allocate(void *self, size_t size_bytes, size_t alignm
         .label = berth__request_label(request),
     };
     berth__listed_add(&m->base, block);
-    berth__meter_add(&m->base.meter, bytes);
+    berth__meter_take(&m->base.meter, bytes);
     *out = start;
     return BERTH_OK;
 
@@ -150,7 +150,7 @@ unmap:
     munmap(start, bytes);
 free_block:
     berth__heap_free(block);
-    berth__meter_count_failure(&m->base.meter);
+    berth__slots_count_failure(&m->base.meter.slots);
     return status;
 }
 
@@ -162,7 +162,7 @@ static berth_status mapped_deallocate(void *self, void *p, size_t size_bytes, be
     if (!block)
         return BERTH_BAD_FREE;
     munmap(p, (size_t)block->taken_bytes);
-    berth__meter_sub(&m->base.meter, block->taken_bytes);
+    berth__meter_give(&m->base.meter, block->taken_bytes);
     berth__heap_free(block);
     return BERTH_OK;
 }

@@ -42,7 +42,7 @@ BERTH__COLD static berth_status count_slow(struct system *s, size_t size_bytes)
     if (is_large(s, size_bytes))
         berth__warn_of_large(&s->warnings, size_bytes);
     /* Only when the meter has claimed more than ever, so that it costs nothing in the steady state. */
-    if (berth__meter_add(&s->meter, size_bytes) == BERTH__METER_GREW)
+    if (berth__meter_take(&s->meter, size_bytes))
         berth__warn_of_total(&s->warnings, berth__meter_in_use(&s->meter));
     return BERTH_OK;
 }
@@ -64,7 +64,7 @@ static inline char *place(char *raw, size_t room)
 
 BERTH__COLD static berth_status no_memory(struct system *s, size_t size_bytes, size_t alignment)
 {
-    berth__meter_count_failure(&s->meter);
+    berth__slots_count_failure(&s->meter.slots);
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
                        "the system has no %s at alignment %zu; ask for less or free something first",
                        BERTH__SIZE(size_bytes), alignment);
@@ -76,7 +76,7 @@ BERTH__COLD static berth_status allocate_far(struct system *s, char *raw, char *
 {
     if (!berth__header_put(block, size_bytes, (uint32_t)(block - raw))) {
         free(raw);
-        berth__meter_count_failure(&s->meter);
+        berth__slots_count_failure(&s->meter.slots);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of a block of %s",
                            BERTH__SIZE(size_bytes));
     }
@@ -104,14 +104,14 @@ BERTH_HOT static berth_status system_allocate(void *self, size_t size_bytes, siz
         return allocate_far(s, raw, block, size_bytes, out);
     (void)berth__header_put(block, size_bytes, (uint32_t)(block - raw));
     *out = block;
-    if (BERTH_UNLIKELY(is_large(s, size_bytes) || !berth__meter_add_quick(&s->meter, size_bytes)))
+    if (BERTH_UNLIKELY(is_large(s, size_bytes) || !berth__meter_take_fast(&s->meter, size_bytes)))
         return count_slow(s, size_bytes);
     return BERTH_OK;
 }
 
 BERTH__COLD static void uncount_slow(struct system *s, uint64_t size_bytes)
 {
-    (void)berth__meter_sub(&s->meter, size_bytes);
+    (void)berth__meter_give(&s->meter, size_bytes);
 }
 
 BERTH__COLD static berth_status deallocate_far(struct system *s, void *p)
@@ -134,7 +134,7 @@ BERTH_HOT static berth_status system_deallocate(void *self, void *p, size_t size
         return bad_pointer(BERTH_BAD_FREE, p);
     berth__header *header = berth__header_of(p);
     uint64_t size = berth__size_of_word(header->size_and_tag);
-    if (BERTH_UNLIKELY(!berth__meter_sub_quick(&s->meter, size)))
+    if (BERTH_UNLIKELY(!berth__meter_give_fast(&s->meter, size)))
         uncount_slow(s, size);
     header->check = ~header->check;
     free((char *)p - header->offset);
@@ -171,7 +171,7 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
     *out = block;
     if ((request->flags & BERTH_ZEROED) && new_bytes > kept)
         memset(block + kept, 0, new_bytes - kept);
-    (void)berth__meter_sub(&s->meter, old_size);
+    (void)berth__meter_give(&s->meter, old_size);
     return count_slow(s, new_bytes);
 }
 
@@ -322,7 +322,7 @@ berth_allocator *berth__system_default(void)
 
 berth_status berth__system_create(const berth_cpu_options *options, berth_allocator **out)
 {
-    struct system *s = berth__heap_zalloc(1, sizeof *s);
+    struct system *s = berth__heap_zaligned(sizeof *s, 64);
     if (!s)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a system allocator's handle");
     berth__allocator_init(&s->base, &system_ops, s);

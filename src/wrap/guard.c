@@ -217,7 +217,7 @@ static berth_status allocate_raw(struct guard *g, size_t size, size_t alignment,
 
 static berth_status no_memory(struct guard *g, size_t size_bytes)
 {
-    berth__meter_count_failure(&g->meter);
+    berth__slots_count_failure(&g->meter.slots);
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for what a guard keeps of a block of %zu bytes",
                        size_bytes);
 }
@@ -235,7 +235,7 @@ static berth_status guard_allocate(void *self, size_t size_bytes, size_t alignme
     berth_status status =
         allocate_raw(g, front + behind, alignment > GRANULE ? alignment : GRANULE, request, &raw);
     if (BERTH_UNLIKELY(status != BERTH_OK)) {
-        berth__meter_count_failure(&g->meter);
+        berth__slots_count_failure(&g->meter.slots);
         berth__heap_free(block);
         return status;
     }
@@ -257,7 +257,7 @@ static berth_status guard_allocate(void *self, size_t size_bytes, size_t alignme
         berth__annotate_undefined(address, size_bytes);
     atomic_fetch_add_explicit(&g->holders, 1, memory_order_relaxed);
     (void)BERTH_ASSERT(berth__block_map_put(&g->live, &block->entry), "a prepared map takes every block");
-    berth__meter_add(&g->meter, size_bytes);
+    berth__meter_take(&g->meter, size_bytes);
     *out = address;
     return BERTH_OK;
 }
@@ -334,7 +334,7 @@ static berth_status guard_deallocate(void *self, void *p, size_t size_bytes, ber
     } else {
         keep(g, block);
     }
-    berth__meter_sub(&g->meter, size);
+    berth__meter_give(&g->meter, size);
     drop_holder(g); /* `g` may be gone */
     if (BERTH_UNLIKELY(faults))
         return berth__fail(BERTH_CORRUPT, "bytes around %p (%llu bytes, label %s) were overwritten", p,

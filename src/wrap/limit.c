@@ -131,7 +131,7 @@ static berth_status known_allocate(void *self, size_t size_bytes, size_t alignme
 {
     struct limit *l = self;
     /* [M4] [W1] taken before the inner allocator is asked: no moment has more than the budget in use. */
-    if (BERTH_UNLIKELY(!berth__quota_take_quick(&l->budget->quota, size_bytes)))
+    if (BERTH_UNLIKELY(!berth__quota_take_fast(&l->budget->quota, size_bytes)))
         return known_allocate_slow(l, size_bytes, alignment, request, out);
     berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
     return BERTH_LIKELY(status == BERTH_OK) ? status : known_undo(l, size_bytes, status);
@@ -151,7 +151,7 @@ static berth_status known_deallocate(void *self, void *p, size_t size_bytes, ber
     berth_status status = berth__deallocate(l->base.base.inner, p, size_bytes, stream);
     if (BERTH_UNLIKELY(status != BERTH_OK))
         return status;
-    return BERTH_LIKELY(berth__quota_give_quick(&l->budget->quota, known)) ? BERTH_OK
+    return BERTH_LIKELY(berth__quota_give_fast(&l->budget->quota, known)) ? BERTH_OK
                                                                            : known_give_slow(l, known);
 }
 

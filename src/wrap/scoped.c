@@ -41,7 +41,7 @@ static __attribute__((noinline)) berth_status labelled_allocate(berth__noted *w,
         return tag_and_add(*out, size_bytes, request);
     uint64_t key = mine->cache[place].tag << BERTH__TAG_SHIFT;
     berth__header_set_word(*out, key + size_bytes);
-    if (BERTH_UNLIKELY(!berth__quota_take_quick(&mine->cache[place].label->quota, size_bytes)))
+    if (BERTH_UNLIKELY(!berth__quota_take_fast(&mine->cache[place].label->quota, size_bytes)))
         return add_to_account(key, size_bytes);
     berth__holder_add(mine, size_bytes);
     return BERTH_OK;
@@ -57,7 +57,7 @@ static berth_status tagged_allocate(void *self, size_t size_bytes, size_t alignm
     if (BERTH_UNLIKELY(status != BERTH_OK))
         return status;
     const berth__memo *memo = &berth__thread_memos.scope;
-    berth__quota_slot *slot = memo->slot;
+    berth__slot *slot = memo->slot;
     if (BERTH_UNLIKELY(!slot))
         return tag_and_add(*out, size_bytes, &berth__plain_request);
     berth__header_set_word(*out, memo->key + size_bytes);

@@ -18,7 +18,7 @@ static void take_away(berth__table *t, berth__shard *s, uint32_t owner)
 {
     atomic_store(&s->owner, BERTH__SHARD_SHARED);
     berth__barrier_heavy();
-    berth__meter_wait(berth__meter_slot_of(t->meter, owner - BERTH__SHARD_OWNED));
+    berth__slot_wait(berth__slot_of(t->slots, owner - BERTH__SHARD_OWNED));
 }
 
 static inline void lock(berth__table *t, berth__shard *s)

@@ -56,7 +56,7 @@ _Static_assert(sizeof(berth__shard) == 64, "threads in two shards do not write t
 
 /* All zero but for the meter is an empty table. */
 typedef struct berth__table {
-    berth__meter *meter; /* whose slots say who is inside; its user's */
+    berth__slots *slots; /* say who is inside; its user's */
     berth__shard shards[BERTH__TABLE_SHARDS];
 } berth__table;
 
@@ -146,30 +146,30 @@ BERTH__INLINE void berth__shard_remove(berth__shard *s, uint32_t *link)
 }
 
 /* Enters `slot`, the thread's own and a quick one, if the shard belongs to the thread. */
-BERTH__INLINE bool berth__shard_enter(berth__table *t, berth__shard *s, berth__meter_slot *slot)
+BERTH__INLINE bool berth__shard_enter(berth__table *t, berth__shard *s, berth__slot *slot)
 {
-    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(t->meter, slot)))
+    if (BERTH_UNLIKELY(!berth__slot_enter_fast(t->slots, slot)))
         return false;
     /* Looked at once inside: whoever takes the shard away waits for us from here on. */
     uint32_t me = berth__thread_plus_one - 1 + BERTH__SHARD_OWNED;
     if (BERTH_LIKELY(atomic_load_explicit(&s->owner, memory_order_relaxed) == me))
         return true;
-    berth__meter_leave(slot);
+    berth__slot_leave(slot);
     return false;
 }
 
 /* Puts an entry without a stack and counts it in the meter, if the shard is the thread's own; `slot` is what
- * berth__meter_slot_quick answered. False: use berth__table_put and the meter. The entry is written in parts
+ * berth__slot_fast answered. False: use berth__table_put and the meter. The entry is written in parts
  * and read in parts, for a whole that was just written in parts would have to wait until they have reached
  * the cache. */
-BERTH__INLINE bool berth__table_put_alone(berth__table *t, berth__meter_slot *slot, const void *address,
+BERTH__INLINE bool berth__table_put_alone(berth__table *t, berth__slot *slot, const void *address,
                                           uint64_t requested_bytes, uint64_t size_bytes, uint64_t id,
                                           const char *label)
 {
     berth__shard *s = berth__table_shard(t, address);
     if (BERTH_UNLIKELY(!berth__shard_enter(t, s, slot)))
         return false;
-    int64_t credit = BERTH__METER_LOAD(slot->credit) - (int64_t)size_bytes;
+    int64_t credit = BERTH__SLOT_LOAD(slot->credit) - (int64_t)size_bytes;
     if (BERTH_UNLIKELY(credit < 0 || berth__shard_is_full(s)))
         goto leave;
     uint32_t *link = berth__shard_probe(s, address);
@@ -182,19 +182,20 @@ BERTH__INLINE bool berth__table_put_alone(berth__table *t, berth__meter_slot *sl
     place->id = id;
     place->label = label;
     place->stack = NULL;
-    BERTH__METER_STORE(slot->credit, credit);
-    berth__meter_count(slot, size_bytes);
-    berth__meter_leave(slot);
+    BERTH__SLOT_STORE(slot->credit, credit);
+    berth__slot_hold(slot, 1);
+    berth__slot_count(slot, size_bytes);
+    berth__slot_leave(slot);
     return true;
 leave:
-    berth__meter_leave(slot);
+    berth__slot_leave(slot);
     return false;
 }
 
 #define BERTH__ENTRY_WORD(to, from, field) ((to)->field = __atomic_load_n(&(from)->field, __ATOMIC_RELAXED))
 
 /* Takes an entry out, all but its address, if the shard is the thread's own. False: use berth__table_take. */
-BERTH__INLINE bool berth__table_take_alone(berth__table *t, berth__meter_slot *slot, const void *address,
+BERTH__INLINE bool berth__table_take_alone(berth__table *t, berth__slot *slot, const void *address,
                                            berth__entry *out)
 {
     berth__shard *s = berth__table_shard(t, address);
@@ -221,10 +222,10 @@ BERTH__INLINE bool berth__table_take_alone(berth__table *t, berth__meter_slot *s
     e->address = NULL;
     e->next = s->free;
     s->free = index;
-    berth__meter_leave(slot);
+    berth__slot_leave(slot);
     return true;
 leave:
-    berth__meter_leave(slot);
+    berth__slot_leave(slot);
     return false;
 }
 

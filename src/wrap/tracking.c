@@ -41,7 +41,6 @@ struct tracker {
 
 /* A thread changes its own shard of the table without a lock. Before a fork all trackers' meters bear a mark
  * that keeps threads off that way: then they take locks, and these wait for the fork. */
-enum { MARK_FORK = 4 };
 
 static berth__spin list_lock;
 static struct tracker *trackers; /* guard: list_lock */
@@ -49,12 +48,12 @@ static struct tracker *trackers; /* guard: list_lock */
 static void mark_all(bool marked)
 {
     for (struct tracker *t = trackers; t; t = t->next) {
-        berth__meter_stop(&t->meter);
+        berth__slots_stop(&t->meter.slots);
         if (marked)
-            atomic_fetch_or(&t->meter.stopped, MARK_FORK);
+            berth__slots_mark(&t->meter.slots, BERTH__MARK_FORK);
         else
-            atomic_fetch_and(&t->meter.stopped, ~(uint32_t)MARK_FORK);
-        berth__meter_resume(&t->meter);
+            berth__slots_unmark(&t->meter.slots, BERTH__MARK_FORK);
+        berth__slots_resume(&t->meter.slots);
     }
 }
 
@@ -164,7 +163,7 @@ BERTH__COLD static berth_status no_memory(struct tracker *t, void *p, size_t siz
                                           const berth_request *request)
 {
     (void)berth__deallocate(t->base.inner, p, size_bytes, request->stream);
-    berth__meter_count_failure(&t->meter);
+    berth__slots_count_failure(&t->meter.slots);
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
                        "no memory to keep track of a block of %zu bytes; the block was given back",
                        size_bytes);
@@ -195,16 +194,16 @@ BERTH__COLD static berth_status track_slowly(struct tracker *t, berth__entry *en
     use_id(word);
     if (old.address) { /* its block was freed past us, and the place given out again */
         berth__heap_free(old.stack);
-        (void)berth__meter_sub(&t->meter, old.size_bytes);
+        (void)berth__meter_give(&t->meter, old.size_bytes);
     }
-    berth__meter_add(&t->meter, entry->size_bytes);
+    berth__meter_take(&t->meter, entry->size_bytes);
     return BERTH_OK;
 }
 
 BERTH__COLD static berth_status not_allocated(struct tracker *t, berth_status status)
 {
     if (status != BERTH_OK)
-        berth__meter_count_failure(&t->meter);
+        berth__slots_count_failure(&t->meter.slots);
     return status;
 }
 
@@ -212,7 +211,7 @@ BERTH__COLD static berth_status not_allocated(struct tracker *t, berth_status st
 BERTH__COLD static berth_status track(struct tracker *t, size_t size_bytes, const berth_request *request,
                                       void **out)
 {
-    berth__meter_slot *slot = berth__meter_slot_of(&t->meter, berth__thread());
+    berth__slot *slot = berth__slot_of(&t->meter.slots, berth__thread());
     uint64_t run = 0, *word = slot ? &slot->owner_word : &run; /* without a slot every id is a run */
     berth__entry entry = {.address = *out,
                           .requested_bytes = size_bytes,
@@ -233,7 +232,11 @@ static berth_status totalling_allocate(void *self, size_t size_bytes, size_t ali
     berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
     if (BERTH_UNLIKELY(status != BERTH_OK || !*out))
         return not_allocated(t, status);
-    berth__meter_commit(&t->meter, size_bytes, BERTH__METER_CREDIT_USED);
+    berth__slots *slots = &t->meter.slots;
+    berth__slot *slot = berth__slots_enter_any(slots, berth__slot_of(slots, berth__thread()));
+    berth__slot_hold(slot, 1);
+    berth__slot_count(slot, size_bytes);
+    berth__slots_leave_any(slots, slot);
     return BERTH_OK;
 }
 
@@ -244,7 +247,7 @@ BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, s
     berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
     if (BERTH_UNLIKELY(status != BERTH_OK || !*out))
         return not_allocated(t, status);
-    berth__meter_slot *slot = berth__meter_slot_quick(&t->meter);
+    berth__slot *slot = berth__slot_fast(&t->meter.slots);
     if (BERTH_UNLIKELY(!slot || t->stack_depth))
         return track(t, size_bytes, request, out);
     uint64_t id = next_id(t, &slot->owner_word);
@@ -268,7 +271,7 @@ BERTH__COLD static berth_status put_back(struct tracker *t, void *p, berth__entr
 /* The block held the tracker until now. [T3] */
 BERTH__COLD static berth_status count_free(struct tracker *t, uint64_t size_bytes)
 {
-    if (berth__meter_sub(&t->meter, size_bytes))
+    if (berth__meter_give(&t->meter, size_bytes))
         drop(t);
     return BERTH_OK;
 }
@@ -299,7 +302,7 @@ BERTH_HOT static berth_status tracking_deallocate(void *self, void *p, size_t si
                                                   berth_stream *stream)
 {
     struct tracker *t = self;
-    berth__meter_slot *slot = berth__meter_slot_quick(&t->meter);
+    berth__slot *slot = berth__slot_fast(&t->meter.slots);
     berth__entry entry;
     /* Taken out first: once the inner allocator has it back, another thread may get the same address. */
     if (BERTH_UNLIKELY(!slot || t->stack_depth || !berth__table_take_alone(&t->table, slot, p, &entry)))
@@ -307,12 +310,12 @@ BERTH_HOT static berth_status tracking_deallocate(void *self, void *p, size_t si
     berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
     if (BERTH_UNLIKELY(status != BERTH_OK))
         return put_back(t, p, &entry, status);
-    if (BERTH_UNLIKELY(!berth__meter_enter_unmarked(&t->meter, slot)))
+    if (BERTH_UNLIKELY(!berth__slot_enter_fast(&t->meter.slots, slot)))
         return count_free(t, entry.size_bytes);
-    bool fits = berth__meter_sub_inside(slot, entry.size_bytes);
+    bool fits = berth__meter_give_at(slot, entry.size_bytes);
     if (BERTH_LIKELY(fits))
-        BERTH__METER_STORE(slot->blocks, BERTH__METER_LOAD(slot->blocks) - 1);
-    berth__meter_leave(slot);
+        berth__slot_hold(slot, -1);
+    berth__slot_leave(slot);
     return BERTH_LIKELY(fits) ? BERTH_OK : count_free(t, entry.size_bytes);
 }
 
@@ -507,7 +510,7 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     berth_status status = check_options(inner, options);
     if (status != BERTH_OK)
         return status;
-    struct tracker *t = berth__heap_zalloc(1, sizeof *t);
+    struct tracker *t = berth__heap_zaligned(sizeof *t, 64);
     if (!t)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a tracker");
     t->inner_sizes = berth_allocator_tracks_sizes(inner);
@@ -521,7 +524,7 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     }
     t->stack_depth = t->measures ? options->stack_depth : 0;
     berth__meter_init(&t->meter, options->exact_peak);
-    t->table.meter = &t->meter;
+    t->table.slots = &t->meter.slots;
     atomic_init(&t->remaining, 1);
     list_tracker(t);
     *out = &t->base.base;

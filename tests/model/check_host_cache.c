@@ -282,7 +282,7 @@ static void look_in_stock(void *context, void *beside)
 static uint8_t idle_place(const world *w, const host_block *which)
 {
     search s = {which, 1, 0};
-    berth__meter_visit_beside(&inside(w)->meter, look_in_stock, &s);
+    berth__slots_visit_beside(&inside(w)->quota.slots, look_in_stock, &s);
     if (s.found)
         return s.found;
     uint8_t place = 32;

@@ -75,6 +75,11 @@ void *berth__heap_zalloc(size_t count, size_t element_bytes)
     return berth__heap_aligned(count * element_bytes, 16); /* fresh memory is zero */
 }
 
+void *berth__heap_zaligned(size_t size_bytes, size_t alignment)
+{
+    return berth__heap_aligned(size_bytes, alignment);
+}
+
 static heap_block *block_at(uintptr_t address)
 {
     uint32_t low = 0, high = h->block_count;

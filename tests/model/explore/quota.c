@@ -71,16 +71,29 @@ static void take_600(void)
 
 /* ---- Another cap while threads take -------------------------------------------------------------------------- */
 
+static _Atomic bool lowered;
+
+static void take_100_then_50_if_it_fits(void)
+{
+    take(100); /* which brings credit for what follows */
+    explore_ready();
+    bool was_lowered = atomic_load_explicit(&lowered, memory_order_acquire), taken = take(50);
+    explore_check(!taken || !was_lowered, "[Q2] credit from before is not used under a lower cap");
+}
+
 static void set_cap_100(void)
 {
     (void)berth__thread();
     explore_ready();
     berth__quota_set_cap(&quota, 100);
+    atomic_store_explicit(&lowered, true, memory_order_release);
     explore_check(!berth__quota_take(&quota, 1), "[Q2] nothing fits below what is in use");
 }
 
-/* ---- A peak: see the meter's ---------------------------------------------------------------------------------- */
+/* ---- A true peak was in use at one moment [M8] ---------------------------------------------------------------- */
 
+/* Two threads have held 120 bytes together, and then pass 60 on: never do they hold more than 60 again, so that the
+ * 50 bytes of the third are no new peak. The first thread's slot is open and has no credit, the other's has 60. */
 static _Atomic bool passed_on;
 
 static void rise(void)
@@ -90,7 +103,10 @@ static void rise(void)
 
 static void hold_and_pass_on(void)
 {
-    (void)berth__quota_take(&quota, 60);
+    (void)berth__quota_take(&quota, 120);
+    berth__quota_give(&quota, 120);
+    (void)berth__quota_take(&quota, 10); /* which opens the slot */
+    (void)berth__quota_take(&quota, 110);
     explore_ready();
     berth__quota_give(&quota, 60);
     atomic_store_explicit(&passed_on, true, memory_order_release);
@@ -98,8 +114,10 @@ static void hold_and_pass_on(void)
 
 static void take_over(void)
 {
-    (void)berth__quota_take(&quota, 60);
-    berth__quota_give(&quota, 60);
+    (void)berth__thread();
+    berth__quota_give(&quota, 60); /* half of what the first has taken */
+    (void)berth__quota_take(&quota, 10);
+    berth__quota_give(&quota, 10);
     explore_ready();
     if (atomic_load_explicit(&passed_on, memory_order_acquire))
         (void)berth__quota_take(&quota, 60);
@@ -121,7 +139,7 @@ static const explore_program programs[] = {
     {"exceed", limit_1000, {take_100_then_50, take_900}, expect_held, 2, 1, false},
     {"fit", limit_1000, {take_100_then_50, take_850}, expect_held, 2, 1, false},
     {"give", limit_1000, {give_and_take, take_600}, expect_held, 2, 1, false},
-    {"cap", limit_1000, {take_100_then_50, set_cap_100}, expect_held, 1, 1, false},
+    {"cap", limit_1000, {take_100_then_50_if_it_fits, set_cap_100}, expect_held, 1, 1, false},
     {"peak", rise, {hold_and_pass_on, take_over, take_50}, expect_120, 1, 1, false},
 };
 

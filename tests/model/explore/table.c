@@ -4,30 +4,30 @@
 #include "explore.h"
 
 static berth__meter meter;
-static berth__table table = {.meter = &meter};
+static berth__table table = {.slots = &meter.slots};
 
 /* Two blocks of one shard. */
 static const void *const first = (const void *)0x7000010, *const second = (const void *)0x7000020;
 
 static void put(const void *address, uint64_t id)
 {
-    berth__meter_slot *slot = berth__meter_slot_quick(&meter);
+    berth__slot *slot = berth__slot_fast(&meter.slots);
     if (slot && berth__table_put_alone(&table, slot, address, 8, 8, id, NULL))
         return;
     berth__entry entry = {.address = address, .requested_bytes = 8, .size_bytes = 8, .id = id}, old;
     explore_check(berth__table_put(&table, &entry, &old), "there is memory");
     explore_check(!old.address, "[T1] no block is there twice");
-    berth__meter_add(&meter, 8);
+    berth__meter_take(&meter, 8);
 }
 
 static void take(const void *address, uint64_t id)
 {
     berth__entry entry = {0};
-    berth__meter_slot *slot = berth__meter_slot_quick(&meter);
+    berth__slot *slot = berth__slot_fast(&meter.slots);
     if (!slot || !berth__table_take_alone(&table, slot, address, &entry))
         explore_check(berth__table_take(&table, address, &entry), "a live block is in the table");
     explore_check(entry.id == id && entry.requested_bytes == 8, "with what is known of it");
-    berth__meter_sub(&meter, 8);
+    berth__meter_give(&meter, 8);
 }
 
 static void expect_empty(void)

@@ -416,9 +416,77 @@ static void a_child_can_use_all_of_it(void **state)
     berth__quota_finish(&q);
 }
 
+/* ---- Large blocks ------------------------------------------------------------------------------------ */
+
+enum { LARGE = 5 << 20 };
+
+static void *use_large(void *context)
+{
+    berth__quota *q = context;
+    for (int i = 0; i < 1000; i++) {
+        berth__slots_count(&q->slots, LARGE);
+        (void)berth__quota_take(q, LARGE);
+        berth__quota_give(q, LARGE);
+    }
+    return NULL;
+}
+
+static void *free_large(void *context)
+{
+    berth__quota_give(context, LARGE);
+    return NULL;
+}
+
+static void a_peak_of_large_blocks_is_true(void **state)
+{
+    (void)state;
+    static berth__quota q = {.rises = true};
+    pthread_t ids[4];
+    (void)berth__quota_take(&q, 1000); /* stays */
+    for (int i = 0; i < 5; i++)
+        run_thread(use_large, &q); /* one after the other: never two blocks at once */
+    use_large(&q);
+    berth_stats stats = {.struct_size = sizeof stats};
+    berth__quota_read(&q, &stats);
+    assert_int_equal(stats.bytes_in_use, 1000);
+    assert_int_equal(stats.max_bytes_in_use, 1000 + LARGE);
+    assert_int_equal(stats.num_allocs, 6000);
+    assert_int_equal(stats.max_alloc_size, LARGE);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&ids[i], NULL, use_large, &q), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(ids[i], NULL);
+    berth__quota_read(&q, &stats);
+    assert_int_equal(stats.bytes_in_use, 1000);
+    assert_true(stats.max_bytes_in_use <= 1000 + 4 * (uint64_t)LARGE);
+    assert_int_equal(stats.num_allocs, 10000);
+    assert_true(berth__quota_is_valid(&q)); /* [Q1] */
+    berth__slots_clear_counts(&q.slots);
+    berth__quota_clear(&q);
+    berth__quota_read(&q, &stats);
+    assert_int_equal(stats.num_allocs, 0);
+    assert_int_equal(stats.max_bytes_in_use, 1000);
+    berth__quota_finish(&q);
+}
+
+static void a_peak_is_true_where_others_free_than_allocate(void **state)
+{
+    (void)state;
+    static berth__quota q = {.rises = true};
+    for (int i = 0; i < 200; i++) {
+        (void)berth__quota_take(&q, LARGE);
+        run_thread(free_large, &q);
+    }
+    assert_int_equal(berth__quota_in_use(&q), 0);
+    assert_int_equal(berth__quota_peak(&q), LARGE);
+    berth__quota_finish(&q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_peak_of_large_blocks_is_true),
+        cmocka_unit_test(a_peak_is_true_where_others_free_than_allocate),
         cmocka_unit_test(a_limit_is_exact),
         cmocka_unit_test(credit_of_a_living_thread_is_called_back),
         cmocka_unit_test(credit_of_a_thread_that_ended_is_not_lost),

@@ -208,7 +208,7 @@ static kept look_at_stocks(fixture *f)
     host_cache *c = f->cache->self;
     kept k = {.cache = c};
     berth__host_stop(c);
-    berth__meter_visit_beside(&c->meter, look_at_stock, &k);
+    berth__slots_visit_beside(&c->quota.slots, look_at_stock, &k);
     berth__host_resume(c);
     assert_int_equal(k.said_bytes, k.large_bytes);
     return k;

@@ -10,7 +10,7 @@
 
 #include "wrap/table.h"
 
-static berth__meter meter; /* nobody owns more than a shard of it */
+static berth__slots slots; /* nobody owns more than a shard of it */
 
 static const void *at(uintptr_t n)
 {
@@ -19,14 +19,15 @@ static const void *at(uintptr_t n)
 
 static bool put_alone(berth__table *t, uintptr_t n, uint64_t id)
 {
-    (void)berth__meter_slot_of(t->meter, berth__thread());
-    berth__meter_slot *slot = berth__meter_slot_quick(t->meter);
+    (void)berth__thread(); /* from then on it is known what barriers there are */
+    berth__slots_allow_fast(t->slots);
+    berth__slot *slot = berth__slot_fast(t->slots);
     return slot && berth__table_put_alone(t, slot, at(n), 16, 0, id, NULL);
 }
 
 static bool take_alone(berth__table *t, uintptr_t n, berth__entry *out)
 {
-    berth__meter_slot *slot = berth__meter_slot_quick(t->meter);
+    berth__slot *slot = berth__slot_fast(t->slots);
     return slot && berth__table_take_alone(t, slot, at(n), out);
 }
 
@@ -42,7 +43,7 @@ static void put(berth__table *t, uintptr_t n, uint64_t id)
 static void tags_are_no_part_of_an_address(void **state)
 {
     (void)state;
-    berth__table t = {.meter = &meter};
+    berth__table t = {.slots = &slots};
     const uintptr_t tag = (uintptr_t)0xb4 << 56;
     const void *plain = at(77), *tagged = (const void *)((uintptr_t)plain | tag);
     berth__entry old, out, entry = {.address = tagged, .id = 5, .requested_bytes = 16};
@@ -55,7 +56,7 @@ static void tags_are_no_part_of_an_address(void **state)
     assert_false(berth__table_get(&t, tagged, &out));
     entry.address = plain;
     assert_true(berth__table_put(&t, &entry, &old));
-    berth__meter_slot *slot = berth__meter_slot_quick(t.meter);
+    berth__slot *slot = berth__slot_fast(t.slots);
     assert_true((slot && berth__table_take_alone(&t, slot, tagged, &out)) ||
                 berth__table_take(&t, tagged, &out));
     assert_false(berth__table_get(&t, plain, &out));
@@ -72,7 +73,7 @@ static void it_agrees_with_an_array(void **state)
     static uint64_t ids[places];
     uint64_t seed = 7, next = 0;
     memset(&t, 0, sizeof t);
-    t.meter = &meter;
+    t.slots = &slots;
     for (int i = 0; i < 60000; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         uintptr_t n = (uintptr_t)(seed >> 40) % places;
@@ -104,7 +105,7 @@ static void it_agrees_with_an_array(void **state)
 static void an_address_twice_hands_the_first_out(void **state)
 {
     (void)state;
-    berth__table t = {.meter = &meter};
+    berth__table t = {.slots = &slots};
     put(&t, 5, 1);
     berth__entry old, entry = {.address = at(5), .id = 2};
     assert_true(berth__table_put(&t, &entry, &old));
@@ -117,7 +118,7 @@ static void an_address_twice_hands_the_first_out(void **state)
 static void blocks_are_found_by_their_middle(void **state)
 {
     (void)state;
-    berth__table t = {.meter = &meter};
+    berth__table t = {.slots = &slots};
     put(&t, 100, 1);
     assert_true(berth__table_holds(&t, at(100)));
     assert_true(berth__table_holds(&t, (const char *)at(100) + 15));
@@ -130,7 +131,7 @@ static void without_memory_nothing_changes(void **state)
 {
     (void)state;
     uint64_t live = berth__heap_live();
-    berth__table t = {.meter = &meter};
+    berth__table t = {.slots = &slots};
     berth__entry old, entry = {.address = at(1), .id = 1};
     berth__heap_fail_at(1, false);
     assert_false(berth__table_put(&t, &entry, &old));
@@ -185,7 +186,7 @@ static void threads_do_not_mix(void **state)
     (void)state;
     static berth__table t;
     memset(&t, 0, sizeof t);
-    t.meter = &meter;
+    t.slots = &slots;
     struct part parts[4];
     pthread_t ids[4];
     for (int i = 0; i < 4; i++) {
