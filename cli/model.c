@@ -99,8 +99,8 @@ static int compare_names(const void *a, const void *b, void *context)
 static bool *rows_repeated(const cli_model *m)
 {
     bool *repeated = calloc(m->row_count + 1, sizeof *repeated);
-    uint32_t *sorted = malloc((m->row_count + 1) * sizeof *sorted);
-    uint32_t *row_of = malloc((m->model.tensor_count + 1) * sizeof *row_of);
+    uint32_t *sorted = calloc(m->row_count + 1, sizeof *sorted);
+    uint32_t *row_of = calloc(m->model.tensor_count + 1, sizeof *row_of);
     if (repeated && sorted && row_of) {
         for (size_t i = 0; i < m->row_count; i++) {
             sorted[i] = m->rows[i];
@@ -201,7 +201,7 @@ static bool model_carried(const char *verb, const char *path, cli_model *m)
 /* The problem as text, which the reader of problems takes like a file. */
 static bool model_rows(cli_model *m)
 {
-    m->rows = malloc((m->model.tensor_count + 1) * sizeof *m->rows);
+    m->rows = calloc(m->model.tensor_count + 1, sizeof *m->rows);
     for (size_t i = 0; m->rows && i < m->model.tensor_count; i++)
         if (m->lives.tensors[i].first != FORMAT_NEVER)
             m->rows[m->row_count++] = (uint32_t)i;

@@ -38,7 +38,7 @@ static int problem_of_model(const char *verb, const char *path, const cli_model_
 {
     int code = kept_count < MOST_MODELS ? cli_model_read(verb, path, options, model)
                                         : cli_misuse(verb, "'%s' is one model too many", path);
-    if (code)
+    if (code || !*model)
         return code;
     kept_models[kept_count++] = *model;
     berth_status status = berth_problem_file_parse((*model)->text, (*model)->text_bytes, out);

@@ -72,8 +72,10 @@ format_subgraph *format_add_subgraph(format_model *model)
 
 bool format_add_link(format_model *model, int64_t link)
 {
+    if (link > INT32_MAX)
+        return false;
     int32_t *grown = array_grow(model->links, model->link_count, &model->link_room, sizeof *grown);
-    if (!grown || link > INT32_MAX)
+    if (!grown)
         return false;
     model->links = grown;
     model->links[model->link_count++] = (int32_t)link;

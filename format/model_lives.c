@@ -153,12 +153,14 @@ berth_status format_lives_init(format_lives *lives, const format_model *model, f
                                                                 : 1};
     walk w = {.model = model, .lives = lives, .error = error, .order = order};
     w.active = calloc(model->subgraph_count + 1, sizeof *w.active);
-    lives->tensors = malloc((model->tensor_count + 1) * sizeof *lives->tensors);
+    lives->tensors = calloc(model->tensor_count + 1, sizeof *lives->tensors);
+    if (!w.active || !lives->tensors) {
+        free(w.active);
+        format_lives_finish(lives);
+        return format_fail(error, BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu tensors", model->tensor_count);
+    }
     berth_status status = BERTH_OK;
-    if (!w.active || !lives->tensors)
-        status =
-            format_fail(error, BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu tensors", model->tensor_count);
-    for (size_t i = 0; !status && i < model->tensor_count; i++)
+    for (size_t i = 0; i < model->tensor_count; i++)
         lives->tensors[i] = (format_life){FORMAT_NEVER, -1, -1, false};
     if (!status && model->subgraph_count)
         status = walk_subgraph(&w, 0);

@@ -967,12 +967,12 @@ berth_status format_onnx_read(const uint8_t *data, size_t size, const format_dim
     error->status = BERTH_OK;
     *model = (format_model){.format = "ONNX"};
     model_read(&r, (wire){data, 0, size, error});
-    for (size_t i = 0; i < model->tensor_count && !reader_failed(&r) && !r.open_count; i++)
+    for (size_t i = 0; r.o.values && i < model->tensor_count && !reader_failed(&r) && !r.open_count; i++)
         tensor_settle(&r, i);
     reader_complain(&r);
     if (!reader_failed(&r))
         operators_gather(&r);
-    for (size_t i = 0; i < model->tensor_count; i++)
+    for (size_t i = 0; r.o.values && i < model->tensor_count; i++)
         free(r.o.values[i].small);
     free(r.o.values);
     free(r.tensors.entries);

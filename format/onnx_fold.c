@@ -112,7 +112,7 @@ static int fold_numbers(onnx *o, const onnx_node *n, uint32_t input, const char 
 static void fold_slice(onnx *o, const onnx_node *n, onnx_value *y)
 {
     const onnx_value *x = onnx_in(o, n, 0);
-    int64_t strides[ONNX_RANK], starts[ONNX_SMALL], axes[ONNX_SMALL], steps[ONNX_SMALL], first = 0;
+    int64_t strides[ONNX_RANK] = {0}, starts[ONNX_SMALL], axes[ONNX_SMALL], steps[ONNX_SMALL], first = 0;
     if (!x->small || x->rank < 1 || y->rank != x->rank)
         return;
     int count = fold_numbers(o, n, 1, "starts", starts), axis_count = fold_numbers(o, n, 3, "axes", axes);
@@ -134,7 +134,7 @@ static void fold_slice(onnx *o, const onnx_node *n, onnx_value *y)
 
 static void fold_transpose(const onnx_node *n, onnx_value *y, const onnx_value *x)
 {
-    int64_t strides[ONNX_RANK], order[ONNX_SMALL], turned[ONNX_RANK];
+    int64_t strides[ONNX_RANK] = {0}, order[ONNX_SMALL], turned[ONNX_RANK] = {0};
     int count = onnx_ints(n, "perm", order);
     if (!x->small || y->rank != x->rank)
         return;
