@@ -244,7 +244,8 @@ static inline uint64_t family_graph_of(berth_problem_buffer *buffers, size_t cou
         uint64_t life = 1 + family_below(&state, 12);
         if (family_below(&state, 8) == 0)
             life = 1 + family_below(&state, longest * 4);
-        family_buffer(&buffers[i], i, life, family_tensor(&state) / (1 + family_below(&state, 8)));
+        uint64_t tensor = family_tensor(&state);
+        family_buffer(&buffers[i], i, life, tensor / (1 + family_below(&state, 8)));
         if (family_below(&state, 200) == 0)
             buffers[i].size_bytes *= 40;
     }

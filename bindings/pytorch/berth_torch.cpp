@@ -338,8 +338,8 @@ berth_status berth_torch_install(const berth_torch_options *options)
         c10::SetCPUAllocator(instance(), priority);
     }
     std::size_t released = 0;
-    if (old && old != s)
-        berth_trim(old->top, 0, &released); // nobody else would use what lies idle there
+    if (old && (old != s || options->limit_bytes)) // nobody else would use what lies idle there, and a limit
+        berth_trim(old->top, 0, &released);        // counts the idle blocks of plans, which are no tensors
     return c10::GetCPUAllocator() == instance() ? BERTH_OK : BERTH_UNSUPPORTED;
 }
 

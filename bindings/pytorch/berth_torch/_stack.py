@@ -30,7 +30,7 @@ def enable(source: str = "pool", *, tracking: bool = False, stack_depth: int = 0
     guard         red zones and a quarantine: finds writes past the end and after the free
     compacting    the pool saves memory before page faults
     limit         bytes that CPU tensors may take together, those that live already too; a number, or text
-                  as "2GB"; above it allocations fail and say why
+                  as "2GB"; above it allocations fail and say why; what lies idle goes back first
     keep_idle     idle memory stays; else it goes back to the system after ten seconds without a new tensor
     """
     if source not in _SOURCES:
