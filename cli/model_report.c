@@ -50,7 +50,7 @@ static void report_greedy(FILE *out, const cli_model *m, uint64_t peak)
         return;
     fprintf(out, "  runtime's    %12s  ", cli_size_text(m->greedy_bytes, size));
     if (m->runtime == FORMAT_ORT)
-        fprintf(out, "best fit in the order of time, as %s does it", runtime_name(m->runtime));
+        fprintf(out, "best fit in the order of time, close to what %s does", runtime_name(m->runtime));
     else
         fprintf(out, "what %s's own planner takes", runtime_name(m->runtime));
     if (m->greedy_bytes > peak && peak)

@@ -20,7 +20,7 @@ typedef struct berth_host_cache_options {
     /* Bytes taken from the device, in whole pages: live, waiting, idle, and on their way back. 0: no limit.
      * What is idle goes back, and what is on its way is waited for, before a request is refused. */
     uint64_t hard_limit_bytes;
-    bool exact_peak;        /* every call counts in one place at once, at the cost of scaling */
+    bool exact_peak;        /* changes nothing any more: peaks are true with any number of threads */
     uint32_t background_us; /* a thread of the cache's own collects every so often; 0: none */
     /* The time, for "since when" and ages; NULL: those stay unknown (0). Any thread, no lock held. */
     uint64_t (*clock_ns)(void *context);
