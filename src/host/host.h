@@ -143,7 +143,7 @@ typedef struct host_cache {
     berth__size_classes classes;
     berth__page_map *pages;
     berth__quota quota; /* what is in use, with its true peak */
-    uint64_t number; /* of all caches there ever were */
+    uint64_t number;    /* of all caches there ever were */
     berth_device device;
     uint64_t (*clock_ns)(void *context);
     void *clock_context;
@@ -197,7 +197,7 @@ typedef struct host_wish {
 
 typedef struct host_inside {
     berth__slot *slot; /* NULL: the cache's lock is held instead */
-    host_stock *stock;       /* NULL: there is none */
+    host_stock *stock; /* NULL: there is none */
 } host_inside;
 
 host_inside berth__host_enter_slow(host_cache *c);

@@ -23,6 +23,7 @@ static host_stock *make_stock(host_cache *c)
 
 host_inside berth__host_enter_slow(host_cache *c)
 {
+    const uint64_t number = c->number;
     berth__slot *slot = berth__slot_of(&c->quota.slots, berth__thread());
     while (slot && !berth__slot_enter(&c->quota.slots, slot))
         berth__slots_wait_resumed(&c->quota.slots);
@@ -30,7 +31,7 @@ host_inside berth__host_enter_slow(host_cache *c)
     if (slot && !stock)
         slot->beside = stock = make_stock(c);
     if (stock) {
-        berth__thread_memos.host_cache = (berth__memo){c->number, slot, stock};
+        berth__thread_memos.host_cache = (berth__memo){number, slot, stock};
         return (host_inside){slot, stock};
     }
     /* Too many threads, or no memory: such a thread moves blocks under the lock. */

@@ -84,7 +84,7 @@ typedef struct berth__pool {
     berth__pool_budget *budget;
     berth__segment *main; /* the reserved address space, an empty one without virtual memory */
     /* their own guards */
-    berth__quota quota;       /* what is in use, with its true peak; the threads' stocks lie beside its slots */
+    berth__quota quota; /* what is in use, with its true peak; the threads' stocks lie beside its slots */
     berth__warnings warnings; /* on the host */
     _Atomic bool hides_stats;
     _Atomic uint64_t ids_drawn;

@@ -152,7 +152,7 @@ static berth_status known_deallocate(void *self, void *p, size_t size_bytes, ber
     if (BERTH_UNLIKELY(status != BERTH_OK))
         return status;
     return BERTH_LIKELY(berth__quota_give_fast(&l->budget->quota, known)) ? BERTH_OK
-                                                                           : known_give_slow(l, known);
+                                                                          : known_give_slow(l, known);
 }
 
 static berth_status limit_allocate(void *self, size_t size_bytes, size_t alignment,
