@@ -96,6 +96,22 @@ static void blocks_are_listed(void **state)
     assert_true(berth__heap_live() < live);
 }
 
+static void a_refusal_keeps_nothing_of_the_limit(void **state)
+{
+    (void)state;
+    berth_allocator *a = NULL;
+    void *p = NULL;
+    assert_int_equal(berth_dry_run_allocator_create(100, &a), BERTH_OK);
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &p), BERTH_OK); /* prepares the rest */
+    assert_int_equal(berth_deallocate(a, p, 100, NULL), BERTH_OK);
+    berth__heap_fail_at(1, true);
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    berth__heap_fail_at(0, false);
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_deallocate(a, p, 100, NULL), BERTH_OK);
+    berth_allocator_release(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +119,7 @@ int main(void)
         cmocka_unit_test(the_machine_to_come_has_a_limit),
         cmocka_unit_test(nothing_touches_it),
         cmocka_unit_test(blocks_are_listed),
+        cmocka_unit_test(a_refusal_keeps_nothing_of_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
