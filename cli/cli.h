@@ -41,6 +41,10 @@ int cli_fail(const char *verb, berth_status status, const char *where);
 /* Whether a path is "-" or another name of the ordinary file, pipe or terminal that the standard output is. */
 bool cli_is_stdout(const char *path);
 
+/* Writes a file as a whole: beside its place, and moved there (place.h), so that a full disk leaves what was there. "-" is the
+ * standard output. CLI_OK, or the exit code after a complaint. */
+int cli_write_whole(const char *verb, const char *path, const void *data, size_t size);
+
 /* The exit code that belongs to a status. */
 int cli_exit_for(berth_status status);
 

@@ -92,7 +92,8 @@ static size_t edits(const char *a, const char *b)
 const char *cli_nearest(const char *word, const char *const *names, size_t count)
 {
     const char *nearest = NULL;
-    size_t fewest = 4; /* more edits than three is another word, not a slip */
+    /* a slip in every third letter, three at most; more is another word */
+    size_t fewest = strlen(word) / 3 + 1 < 4 ? strlen(word) / 3 + 1 : 4;
     for (size_t i = 0; i < count; i++) {
         size_t n = edits(word, names[i]);
         if (n < fewest && n < strlen(names[i])) {

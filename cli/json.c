@@ -3,17 +3,24 @@
 
 #include <inttypes.h>
 
+#include "format/text.h"
+
+/* Names come from files, in any encoding; JSON is UTF-8. */
 static void put_string(FILE *out, const char *text)
 {
     fputc('"', out);
-    for (; *text; text++) {
+    while (*text) {
         unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
+        size_t length = format_text_character(text);
+        if (!length)
+            fputs("\\ufffd", out);
+        else if (c == '"' || c == '\\')
             fprintf(out, "\\%c", c);
         else if (c < ' ' || c == 127)
             fprintf(out, "\\u%04x", c);
         else
-            fputc(c, out);
+            fwrite(text, 1, length, out);
+        text += length ? length : 1;
     }
     fputc('"', out);
 }
@@ -57,6 +64,15 @@ void cli_json_number(cli_json *json, const char *key, uint64_t value)
 {
     key_of(json, key);
     fprintf(json->out, "%" PRIu64, value);
+}
+
+void cli_json_numbers(cli_json *json, const char *key, const uint64_t *values, size_t count)
+{
+    key_of(json, key);
+    fputc('[', json->out);
+    for (size_t i = 0; i < count; i++)
+        fprintf(json->out, "%s%" PRIu64, i ? ", " : "", values[i]);
+    fputc(']', json->out);
 }
 
 void cli_json_signed(cli_json *json, const char *key, int64_t value)

@@ -19,6 +19,8 @@ void cli_json_number(cli_json *json, const char *key, uint64_t value);
 void cli_json_signed(cli_json *json, const char *key, int64_t value);
 void cli_json_real(cli_json *json, const char *key, double value);
 void cli_json_bool(cli_json *json, const char *key, bool value);
+void cli_json_numbers(cli_json *json, const char *key, const uint64_t *values,
+                      size_t count); /* on one line */
 void cli_json_null(cli_json *json, const char *key);
 /* A list of objects under `key`; between item_begin and item_end facts go into the item. */
 void cli_json_list_begin(cli_json *json, const char *key);

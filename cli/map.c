@@ -19,7 +19,7 @@ enum { AXIS = 12, SMALLEST = 24, LARGEST = 1000, SHADES = 4, COLOURS = 12, NO_CL
 /* One direction of the grid. Millions of buffers ask for their cells, so that where cells begin and have their
  * middles is found once. */
 typedef struct axis {
-    uint64_t span;
+    double scale; /* cells in a unit */
     unsigned cells;
     uint64_t first[2 * LARGEST];  /* what lies here or after lies in this cell or after */
     uint64_t middle[2 * LARGEST]; /* rounded down */
@@ -85,7 +85,7 @@ static uint64_t middle(unsigned k, unsigned n, uint64_t span)
 static void axis_fill(axis *a, unsigned cells, uint64_t span)
 {
     a->cells = cells;
-    a->span = span;
+    a->scale = cells / (double)span;
     for (unsigned k = 0; k < cells; k++) {
         a->middle[k] = middle(k, cells, span);
         a->first[k] = (uint64_t)(((unsigned __int128)span * k + cells - 1) / cells);
@@ -95,13 +95,19 @@ static void axis_fill(axis *a, unsigned cells, uint64_t span)
 /* The first cell whose middle is at or after `at`: guessed, and put right where rounding erred. */
 static unsigned cell_from(const axis *a, uint64_t at)
 {
-    double guess = (double)at / (double)a->span * a->cells;
+    double guess = (double)at * a->scale;
     unsigned k = guess < a->cells ? (unsigned)guess : a->cells;
     while (k > 0 && a->middle[k - 1] >= at)
         k--;
     while (k < a->cells && a->middle[k] < at)
         k++;
     return k;
+}
+
+/* The same for what lies at or after what gave `from`. Most buffers of a million end before the next middle. */
+static unsigned cell_until(const axis *a, unsigned from, uint64_t at)
+{
+    return from == a->cells || a->middle[from] >= at ? from : cell_from(a, at);
 }
 
 /* The cell that `at` lies in; its middle is the next one or the last one. */
@@ -131,9 +137,11 @@ static void fill_piece(grid *g, size_t buffer, int64_t lower, int64_t upper, boo
 {
     uint64_t size = g->problem->buffers[buffer].size_bytes, start = g->offsets[buffer];
     unsigned x0 = cell_from(&g->across, (uint64_t)lower - (uint64_t)g->first);
-    unsigned x1 = cell_from(&g->across, (uint64_t)upper - (uint64_t)g->first);
+    unsigned x1 = cell_until(&g->across, x0, (uint64_t)upper - (uint64_t)g->first);
     unsigned rows = g->rows * g->halves;
-    unsigned y0 = cell_from(&g->upward, start), y1 = cell_from(&g->upward, start + size);
+    if (x0 == x1 && !specks) /* as nearly all of very many are: no need to know where it is upward */
+        return;
+    unsigned y0 = cell_from(&g->upward, start), y1 = cell_until(&g->upward, y0, start + size);
     bool is_speck = x0 == x1 || y0 == y1;
     if (is_speck != specks)
         return;

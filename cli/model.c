@@ -26,14 +26,23 @@ static bool is_onnx(const char *path)
 bool cli_is_model(const char *path)
 {
     uint8_t head[8] = {0};
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    /* a pipe is not even opened: who writes to it would be ended when it is closed */
+    int file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return false;
-    struct stat about;
-    bool ordinary = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
-    ssize_t got = ordinary ? pread(file, head, sizeof head, 0) : 0;
+    ssize_t got = pread(file, head, sizeof head, 0);
     close(file);
     return got > 0 && (format_is_tflite(head, (size_t)got) || is_onnx(path));
+}
+
+int cli_model_options_check(const char *verb, const char *path, const cli_model_options *options)
+{
+    if (!(options->dims.count || options->runtime || options->inplace || options->scratch) ||
+        cli_is_model(path))
+        return CLI_OK;
+    return cli_misuse(verb, "'%s' is no model; --dim, --runtime, --inplace and --scratch are for models",
+                      path);
 }
 
 /* Maps the file: of a large model the weights are most, and nobody looks at them. */
@@ -136,7 +145,10 @@ static void put_row(FILE *out, const cli_model *m, size_t row, bool repeated, ui
     const format_life *life = &m->lives.tensors[index];
     fputc('"', out);
     put_name(out, tensor->name);
-    if (repeated || !tensor->name.length)
+    if (tensor->kind == FORMAT_SCRATCH)
+        fprintf(out, "scratch %u of operator %u:%u", tensor->local, tensor->subgraph,
+                m->model.operators[tensor->owner].local);
+    else if (repeated || !tensor->name.length)
         fprintf(out, "%s#%u:%u", tensor->name.length ? " " : "tensor ", tensor->subgraph, tensor->local);
     fprintf(out, "\",%" PRId64 ",%" PRId64 ",%" PRIu64 ",%" PRIu64 ",", life->first, life->last + 1,
             format_lives_size(&m->lives, tensor), m->lives.alignment);
@@ -170,6 +182,8 @@ static uint32_t *model_producers(const format_model *model)
             if (model->links[op->output_first + i] >= 0)
                 producers[model->links[op->output_first + i]] = (uint32_t)k;
     }
+    for (size_t i = model->tensor_count - model->scratch_count; i < model->tensor_count; i++)
+        producers[i] = model->tensors[i].owner;
     return producers;
 }
 
@@ -181,7 +195,8 @@ static bool model_carried(const char *verb, const char *path, cli_model *m)
     int32_t *plan = malloc((m->model.tensor_count + 1) * sizeof *plan);
     if (!plan)
         return false;
-    if (m->runtime != FORMAT_MICRO || !format_is_tflite(m->data, m->size)) {
+    /* where scratch lies, no model says */
+    if (m->runtime != FORMAT_MICRO || m->model.scratch_count || !format_is_tflite(m->data, m->size)) {
         free(plan);
         return true;
     }
@@ -244,8 +259,14 @@ static int model_parse(const char *verb, const char *path, const cli_model_optio
     berth_status status = format_is_tflite(m->data, m->size)
                               ? format_tflite_read(m->data, m->size, &dims, m->runtime, &m->model, &error)
                               : format_onnx_read(m->data, m->size, &dims, &m->model, &error);
+    if (!status && options->scratch) {
+        int code = cli_scratch_read(verb, options->scratch, &m->model);
+        if (code)
+            return code;
+        m->has_scratch = true;
+    }
     if (!status)
-        status = format_lives_init(&m->lives, &m->model, m->runtime, NULL, &error);
+        status = format_lives_init(&m->lives, &m->model, m->runtime, options->order, &error);
     if (status) {
         fprintf(stderr, "berth %s: %s: %s\n", verb, path, error.words);
         return cli_exit_for(status);
@@ -253,6 +274,12 @@ static int model_parse(const char *verb, const char *path, const cli_model_optio
     for (size_t i = 0; i < dims.count; i++)
         if (!used[i])
             return cli_misuse(verb, "--dim %s: the model leaves no such dimension open", dims.items[i]);
+    if (options->order) {
+        m->order = malloc((m->model.operator_count + 1) * sizeof *m->order);
+        if (!m->order)
+            return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
+        memcpy(m->order, options->order, m->model.operator_count * sizeof *m->order);
+    }
     m->greedy_bytes = format_greedy(&m->model, &m->lives, m->runtime, NULL, NULL);
     model_sum(m);
     if (options->inplace) {
@@ -286,6 +313,54 @@ int cli_model_read(const char *verb, const char *path, const cli_model_options *
     return CLI_OK;
 }
 
+int cli_model_rows(const char *verb, const char *path, const cli_model_options *options, int *file,
+                   char rows[CLI_ROWS_ROOM])
+{
+    cli_model *m;
+    int code = cli_model_read(verb, path, options, &m);
+    if (code || !m)
+        return code;
+    *file = memfd_create("rows", MFD_CLOEXEC);
+    bool kept = *file >= 0;
+    for (size_t at = 0; kept && at < m->text_bytes;) {
+        ssize_t n = write(*file, m->text + at, m->text_bytes - at);
+        kept = n > 0;
+        at += kept ? (size_t)n : 0;
+    }
+    if (!kept) {
+        fprintf(stderr, "berth %s: %s: its rows cannot be kept: %s\n", verb, path, strerror(errno));
+        if (*file >= 0)
+            close(*file);
+        *file = -1;
+        code = CLI_SURROUNDINGS;
+    } else {
+        snprintf(rows, CLI_ROWS_ROOM, "/proc/self/fd/%d", *file);
+    }
+    cli_model_destroy(m);
+    return code;
+}
+
+int cli_model_find_order(const char *verb, const char *path, const cli_model *m, bool inplace,
+                         uint32_t **order, uint64_t *bound)
+{
+    format_error error = {0};
+    *order = malloc((m->model.operator_count + 1) * sizeof **order);
+    if (!*order)
+        return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
+    berth_status status = format_reorder(&m->model, &m->lives, m->runtime, inplace, *order, bound, &error);
+    bool other = false;
+    for (size_t i = 0; i < m->model.operator_count; i++)
+        other = other || (*order)[i] != i;
+    if (status || !other) {
+        free(*order);
+        *order = NULL;
+    }
+    if (!status)
+        return CLI_OK;
+    fprintf(stderr, "berth %s: %s: %s\n", verb, path, error.words);
+    return cli_exit_for(status);
+}
+
 void cli_model_destroy(cli_model *m)
 {
     if (!m)
@@ -296,6 +371,7 @@ void cli_model_destroy(cli_model *m)
     free(m->rows);
     free(m->carried);
     free(m->groups);
+    free(m->order);
     if (m->data)
         munmap((void *)(uintptr_t)m->data, m->size);
     free(m);

@@ -1,10 +1,8 @@
 /* Gives a plan back: as a model that carries it, or as constants for a C program. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/model.h"
@@ -12,30 +10,13 @@
 #include "cli/size.h"
 #include "format/tflite.h"
 
-/* Writes beside the place and moves it there, so that a full disk leaves what was there. */
-static int write_whole(const char *verb, const char *path, const void *data, size_t size)
-{
-    char beside[4096];
-    int length = snprintf(beside, sizeof beside, "%s.berth.%ld.tmp", path, (long)getpid());
-    FILE *out = length > 0 && (size_t)length < sizeof beside ? fopen(beside, "wxb") : NULL;
-    bool done = out && fwrite(data, 1, size, out) == size;
-    if (out)
-        done = fclose(out) == 0 && done;
-    if (done && rename(beside, path) == 0)
-        return CLI_OK;
-    int reason = errno;
-    if (out)
-        unlink(beside);
-    fprintf(stderr, "berth %s: %s: it cannot be written: %s\n", verb, path, strerror(reason));
-    return CLI_SURROUNDINGS;
-}
-
 /* TensorFlow Lite Micro looks offsets up by a tensor's number in its own subgraph, so that tensors of several subgraphs read one
  * place. A number stays out of the plan (the runtime then chooses) where two that need room would read it, by this count or by one
  * that goes on through all subgraphs. */
 static void drop_ambiguous(const format_model *model, const format_lives *lives, int32_t *plan)
 {
-    for (size_t i = 0; i < model->tensor_count && model->subgraph_count > 1; i++) {
+    const size_t count = model->tensor_count - model->scratch_count;
+    for (size_t i = 0; i < count && model->subgraph_count > 1; i++) {
         const format_tensor *tensor = &model->tensors[i];
         if (lives->tensors[i].first == FORMAT_NEVER || !tensor->subgraph)
             continue;
@@ -51,7 +32,8 @@ static int32_t *plan_by_tensor(const cli_model *m, const uint64_t *offsets)
         return NULL;
     memset(plan, 0xff, m->model.tensor_count * sizeof *plan);
     for (size_t i = 0; i < m->row_count; i++)
-        plan[m->rows[i]] = offsets[i] <= INT32_MAX ? (int32_t)offsets[i] : -1;
+        if (m->model.tensors[m->rows[i]].kind != FORMAT_SCRATCH)
+            plan[m->rows[i]] = offsets[i] <= INT32_MAX ? (int32_t)offsets[i] : -1;
     drop_ambiguous(&m->model, &m->lives, plan);
     return plan;
 }
@@ -82,20 +64,22 @@ int cli_model_write(const char *verb, const cli_model *m, const uint64_t *offset
         return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
     uint64_t taken = taken_with(m, plan);
     berth_status status =
-        format_tflite_write(m->data, m->size, plan, m->model.tensor_count, NULL, &out, &size, &error);
+        format_tflite_write(m->data, m->size, plan, m->model.tensor_count - m->model.scratch_count, m->order,
+                            &out, &size, &error);
     free(plan);
     if (status) {
         fprintf(stderr, "berth %s: %s\n", verb, error.words);
         return cli_exit_for(status);
     }
-    int code = write_whole(verb, path, out, size);
+    int code = cli_write_whole(verb, path, out, size);
     free(out);
     if (!code && taken > peak)
-        fprintf(
-            stderr,
-            "berth %s: %s: the runtime reads offsets by number in each subgraph, so that some are left to "
-            "it; it takes %" PRIu64 " bytes\n",
-            verb, path, taken);
+        fprintf(stderr,
+                "berth %s: %s: the model cannot hold every offset (%s), so that some are left to the "
+                "runtime; it takes "
+                "%" PRIu64 " bytes\n",
+                verb, path,
+                m->model.scratch_count ? "none of scratch" : "one for each number in all subgraphs", taken);
     return code;
 }
 
@@ -144,7 +128,8 @@ int cli_header_write(const char *verb, const berth_problem_file *file, const uin
     put_header(out, file, offsets, peak);
     bool done = !ferror(out);
     done = fclose(out) == 0 && done;
-    int code = done ? write_whole(verb, path, text, size) : cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
+    int code =
+        done ? cli_write_whole(verb, path, text, size) : cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
     free(text);
     return code;
 }

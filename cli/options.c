@@ -42,11 +42,21 @@ static bool read_number(const char *text, uint64_t *out)
     return *text >= '0' && *text <= '9' && !*end && !errno;
 }
 
+/* Seconds, or with a unit: 500ms, 2s, 1.5min. */
 static bool read_seconds(const char *text, double *out)
 {
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"min", 60}};
     char *end;
     *out = strtod(text, &end);
-    return end != text && !*end && isfinite(*out) && *out > 0;
+    for (size_t i = 0; end != text && i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].name) == 0) {
+            *out *= units[i].seconds;
+            return isfinite(*out) && *out > 0;
+        }
+    return false;
 }
 
 static int store(const char *verb, const struct cli_option *option, const char *text)
@@ -61,7 +71,7 @@ static int store(const char *verb, const struct cli_option *option, const char *
     case CLI_SIZE:
         if (cli_size_read(text, option->value) && *(uint64_t *)option->value > 0)
             return CLI_OK;
-        return cli_misuse(verb, "%s wants a number of bytes such as 4096, 512K or 16M, not '%s'",
+        return cli_misuse(verb, "%s wants a number of bytes such as 4096, 512K or 1.5M, not '%s'",
                           option->name, text);
     case CLI_NUMBER:
         if (read_number(text, option->value))
@@ -70,7 +80,8 @@ static int store(const char *verb, const struct cli_option *option, const char *
     case CLI_SECONDS:
         if (read_seconds(text, option->value))
             return CLI_OK;
-        return cli_misuse(verb, "%s wants a number of seconds above 0, not '%s'", option->name, text);
+        return cli_misuse(verb, "%s wants a time above 0 such as 2, 0.5s or 500ms, not '%s'", option->name,
+                          text);
     case CLI_LIST: {
         cli_list *list = option->value;
         if (list->count == CLI_LIST_ROOM)
@@ -94,17 +105,24 @@ int cli_options_read(const char *verb, int argc, char **argv, const struct cli_o
             continue;
         }
         if (!open || word[0] != '-' || !word[1]) {
+            if (!word[0])
+                return cli_misuse(verb, "a name of a file is empty; is a variable of the shell not set?");
             if (*operand_count == room)
                 return cli_misuse(verb, "'%s' is one file too many", word);
             operands[(*operand_count)++] = word;
             continue;
         }
         const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
-        const struct cli_option *option =
-            find(options, count, word, equals ? (size_t)(equals - word) : strlen(word));
+        /* "-oFILE" is "-o FILE" */
+        const bool joined = word[1] != '-' && word[2] && find(options, count, word, 2) &&
+                            find(options, count, word, 2)->kind != CLI_FLAG;
+        const struct cli_option *option = find(options, count, word,
+                                               equals   ? (size_t)(equals - word)
+                                               : joined ? 2
+                                                        : strlen(word));
         if (!option)
             return unknown(verb, options, count, word);
-        const char *value = equals ? equals + 1 : NULL;
+        const char *value = equals ? equals + 1 : joined ? word + 2 : NULL;
         if (option->kind == CLI_FLAG && value)
             return cli_misuse(verb, "%s takes no value", option->name);
         if (option->kind != CLI_FLAG && !value) {

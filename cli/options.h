@@ -29,7 +29,7 @@ struct cli_option {
     void *value;
 };
 
-/* Reads options and operands in any order; "--x=v" and "--x v" are the same, "--" ends the options. Operands
+/* Reads options and operands in any order; "--x=v" and "--x v" are the same, so are "-ov" and "-o v", "--" ends the options. Operands
  * go to operands[] in their order, `*operand_count` of them and at most `room`. CLI_OK, or CLI_MISUSE after a
  * complaint that names the option and the nearest known one. */
 int cli_options_read(const char *verb, int argc, char **argv, const struct cli_option *options, size_t count,

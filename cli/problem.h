@@ -13,8 +13,14 @@ int cli_problem_read(const char *verb, const char *path, bool wants_offsets, ber
 int cli_problem_read_model(const char *verb, const char *path, bool wants_offsets,
                            const cli_model_options *options, berth_problem_file **out, cli_model **model);
 
+/* What is read when no file is named: "-" if something is piped or redirected into the command, else NULL. */
+const char *cli_problem_unnamed(void);
+
 /* Complains about a failure that concerns the file. */
 int cli_problem_fail(const char *verb, berth_status status, const char *path);
+/* The same for what the planner or the checker said of the file's problem: buffers are named by id and line. */
+int cli_problem_fail_of(const char *verb, berth_status status, const char *path,
+                        const berth_problem_file *file);
 
 /* A buffer's id, its control characters made harmless, shortened to `width` characters. */
 enum { CLI_ID_ROOM = 40 };

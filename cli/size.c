@@ -71,6 +71,17 @@ const char *cli_gap_text(uint64_t bytes, uint64_t base, char text[CLI_SIZE_ROOM]
     return text;
 }
 
+const char *cli_times_text(uint64_t bytes, uint64_t base, char text[CLI_SIZE_ROOM])
+{
+    enum { TIMES_FROM = 10 };
+    double ratio = base ? (double)bytes / (double)base : 1;
+    if (ratio < TIMES_FROM)
+        snprintf(text, CLI_SIZE_ROOM, "%+.1f %%", 100 * (ratio - 1));
+    else
+        snprintf(text, CLI_SIZE_ROOM, ratio < 1e6 ? "%.0f x" : "%.0e x", ratio);
+    return text;
+}
+
 const char *cli_time_text(double seconds, char text[CLI_SIZE_ROOM])
 {
     if (seconds < 1e-3)

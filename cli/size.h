@@ -17,6 +17,9 @@ const char *cli_size_text(uint64_t bytes, char text[CLI_SIZE_ROOM]);
 /* How far `bytes` is above `base`, "0 %" to "+12.3 %", into `text`. */
 const char *cli_gap_text(uint64_t bytes, uint64_t base, char text[CLI_SIZE_ROOM]);
 
+/* The same where it may be less or far more: "-8.1 %", "+5.3 %", and "51 x" where percents would have four digits. */
+const char *cli_times_text(uint64_t bytes, uint64_t base, char text[CLI_SIZE_ROOM]);
+
 /* Seconds as a person says them: "812 us", "3.2 ms", "1.25 s". */
 const char *cli_time_text(double seconds, char text[CLI_SIZE_ROOM]);
 

@@ -26,6 +26,7 @@ typedef struct cli_solving {
 
     /* while it runs */
     double started, phase_started, shown;
+    double prepared_seconds; /* from the start to the first report; 0: none yet */
     uint64_t phase_steps;
     uint64_t best_bytes;
     bool talks; /* progress goes to a terminal */

@@ -26,7 +26,8 @@ const struct cli_topic cli_topics[] = {
      "  hint       orders buffers that are otherwise equal, lower first\n"
      "  label      words for people\n"
      "  offset     the plan: written by 'berth plan -o', not read back as a wish\n"
-     "Fields may be quoted, lines end with LF or CRLF, a byte-order mark is skipped.\n"},
+     "Fields are separated by commas, or by semicolons or tabs if the header is; they may be quoted, lines "
+     "end with LF or CRLF, a byte-order mark is skipped.\n"},
     {"environment", "the variables that programs with berth obey",
      "Read when the library is loaded; a mistake is said on stderr and the variable ignored as a whole.\n\n"
      "  BERTH_LOG=LEVEL[:FILE]   debug, info, warning (the default), error or none; to FILE, not stderr\n"
@@ -40,13 +41,21 @@ const struct cli_topic cli_topics[] = {
      "    scopes=yes         true peaks of scopes and labels\n"
      "    retry_ms=NUMBER    an allocation that finds no room waits this long for frees\n"
      "    event_log=FILE     a line of CSV for each allocation and free\n"
+     "    trace=FILE         every allocation and free in a trace, for berth view and its kin\n"
      "    explain=yes        out-of-memory messages say who holds what, and what would help\n"
      "    huge_pages=yes     large blocks ask for huge pages\n"
      "    numa_node=NUMBER   memory comes from this node\n"
      "    prefault=yes       pages are there before the first touch\n"
-     "    lock_pages=yes     pages stay in memory\n\n"
-     "The last four take every block straight from the kernel, in whole pages. A program can make the same\n"
+     "    lock_pages=yes     pages stay in memory\n"
+     "    pool=yes           a pool cuts blocks from such pages\n\n"
+     "huge_pages, numa_node, prefault and lock_pages take every block straight from the kernel, in whole "
+     "pages;\n"
+     "with pool=yes they are the ground of a pool. A program can make the same\n"
      "stack itself: berth_stack_create(\"limit=64M;guard=yes\", NULL, &a).\n\n"
+     "libberth_malloc.so (see 'berth help run') obeys BERTH_LOG, and BERTH_MALLOC in place of the others:\n\n"
+     "  BERTH_MALLOC=KEY=VALUE;... limit=BYTES and report=FILE ('-' or yes: stderr); any other setting, but "
+     "for\n"
+     "                             those of pages, makes every block one of a stack around the pool\n\n"
      "Example: BERTH_CONF='guard=yes;limit=2G;explain=yes' BERTH_SHOW_STATS=1 ./program\n"},
     {NULL, NULL, NULL},
 };

@@ -1,16 +1,26 @@
 /* berth devices: what is there, what it can do, and for what is missing, why and what to install. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "berth/device.h"
+#include "berth/device_ops.h"
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/size.h"
 
-static const berth_device_kind kinds[] = {BERTH_DEVICE_CPU, BERTH_DEVICE_CUDA, BERTH_DEVICE_HIP,
-                                          BERTH_DEVICE_OPENCL};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+enum { KINDS = 4 + CLI_LIST_ROOM }; /* the built-in ones and those that are loaded */
+
+/* The virtual kind is left out: its devices are what a test makes of them. */
+static size_t find_kinds(berth_device_kind kinds[KINDS])
+{
+    size_t count = 0;
+    berth_device_kind kind = BERTH_DEVICE_UNKNOWN;
+    while (count < KINDS && (kind = berth_device_kind_next(kind)) != BERTH_DEVICE_UNKNOWN)
+        if (kind != BERTH_DEVICE_VIRTUAL)
+            kinds[count++] = kind;
+    return count;
+}
 
 static const struct {
     berth_memory_kind kind;
@@ -112,14 +122,16 @@ static void list_kind(berth_device_kind kind, cli_json *json, reason why)
 static void list_json(void)
 {
     cli_json json;
+    berth_device_kind kinds[KINDS];
+    size_t kind_count = find_kinds(kinds);
     reason why[KINDS];
     cli_json_begin(&json, stdout);
     cli_json_list_begin(&json, "devices");
-    for (size_t i = 0; i < KINDS; i++)
+    for (size_t i = 0; i < kind_count; i++)
         list_kind(kinds[i], &json, why[i]);
     cli_json_list_end(&json);
     cli_json_list_begin(&json, "missing");
-    for (size_t i = 0; i < KINDS; i++)
+    for (size_t i = 0; i < kind_count; i++)
         if (why[i][0]) {
             cli_json_item_begin(&json);
             cli_json_text(&json, "kind", berth_device_kind_name(kinds[i]));
@@ -132,25 +144,56 @@ static void list_json(void)
 
 static void list_text(void)
 {
+    berth_device_kind kinds[KINDS];
+    size_t kind_count = find_kinds(kinds);
     reason why[KINDS];
-    for (size_t i = 0; i < KINDS; i++)
+    for (size_t i = 0; i < kind_count; i++)
         list_kind(kinds[i], NULL, why[i]);
-    for (size_t i = 0; i < KINDS; i++)
+    for (size_t i = 0; i < kind_count; i++)
         if (why[i][0])
             printf("%-8s  not here: %s\n", berth_device_kind_name(kinds[i]), why[i]);
+}
+
+/* A device from a shared library; it stays to the end. */
+static int load_device(const char *path)
+{
+    const berth_device_ops *ops = NULL;
+    void *self = NULL;
+    berth_device_kind kind;
+    berth_device_entry_fn *entry = NULL;
+    char file[4096]; /* without a slash the loader would look in the system's folders */
+    snprintf(file, sizeof file, "%s%s", strchr(path, '/') ? "" : "./", path);
+    void *library = dlopen(file, RTLD_NOW);
+    if (library)
+        *(void **)&entry = dlsym(library, BERTH_DEVICE_ENTRY);
+    if (!entry) {
+        fprintf(stderr, "berth devices: %s cannot be loaded: %s\n", path,
+                library ? "it exports no function " BERTH_DEVICE_ENTRY : dlerror());
+        return CLI_SURROUNDINGS;
+    }
+    if (entry(&ops, &self) == BERTH_OK && berth_device_register(ops, self, &kind) == BERTH_OK)
+        return CLI_OK;
+    fprintf(stderr, "berth devices: %s: %s\n", path, berth_last_error()->message);
+    return CLI_SURROUNDINGS;
 }
 
 static int devices_run(int argc, char **argv)
 {
     bool json = false;
+    cli_list loaded = {0};
     size_t operand_count = 0;
     const char *operand = NULL;
-    const struct cli_option options[] = {{"--json", NULL, CLI_FLAG, &json}};
-    int code = cli_options_read("devices", argc, argv, options, 1, &operand, 1, &operand_count);
+    const struct cli_option options[] = {{"--json", NULL, CLI_FLAG, &json},
+                                         {"--load", NULL, CLI_LIST, &loaded}};
+    int code = cli_options_read("devices", argc, argv, options, 2, &operand, 1, &operand_count);
     if (code)
         return code;
     if (operand_count)
         return cli_misuse("devices", "'%s' is too much: all devices are listed", operand);
+    for (size_t i = 0; i < loaded.count && code == CLI_OK; i++)
+        code = load_device(loaded.items[i]);
+    if (code)
+        return code;
     if (json)
         list_json();
     else
@@ -162,11 +205,12 @@ const struct cli_verb cli_verb_devices = {
     .name = "devices",
     .summary = "list the devices here, what they can do, and what is missing",
     .help =
-        "usage: berth devices [--json]\n\n"
+        "usage: berth devices [--json] [--load LIBRARY.so]\n\n"
         "Lists every device that Berth can use: its kind and number, name, driver, memory (in all, and free\n"
         "now where the driver tells) and abilities.\n"
         "Drivers are looked for at run time; for a kind that is missing it says why and what to install.\n\n"
-        "  --json    print the same facts as one JSON object\n\n"
+        "  --json               print the same facts as one JSON object\n"
+        "  --load LIBRARY.so    load a device of your own first (berth/device_ops.h); may be given again\n\n"
         "BERTH_CUDA_LIBRARY, BERTH_HIP_LIBRARY and BERTH_OPENCL_LIBRARY name a driver's library where\n"
         "the usual one is not the right one.\n\n"
         "example:\n"

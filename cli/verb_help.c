@@ -12,10 +12,10 @@ static void print_overview(void)
            "Memory for tensor programs: plans it, checks plans, and shows what a program does with it.\n\n"
            "Verbs:\n");
     for (size_t i = 0; cli_verbs[i]; i++)
-        printf("  %-10s %s\n", cli_verbs[i]->name, cli_verbs[i]->summary);
+        printf("  %-16s %s\n", cli_verbs[i]->name, cli_verbs[i]->summary);
     printf("\nTopics:\n");
     for (size_t i = 0; cli_topics[i].name; i++)
-        printf("  %-10s %s\n", cli_topics[i].name, cli_topics[i].summary);
+        printf("  %-16s %s\n", cli_topics[i].name, cli_topics[i].summary);
     printf("\n'berth help VERB' or 'berth VERB --help' says more; 'berth --version' prints the version.\n");
 }
 

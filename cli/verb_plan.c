@@ -5,26 +5,31 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/envelope.h"
 #include "cli/json.h"
 #include "cli/map.h"
 #include "cli/options.h"
+#include "cli/place.h"
 #include "cli/problem.h"
 #include "cli/size.h"
 #include "cli/solving.h"
 
-enum { LISTED = 8 };
+enum { LISTED = 8, ENVELOPE_NAME_ROOM = 48 };
 
 typedef struct plan_request {
+    const char **inputs; /* as many as arguments at most */
+    size_t input_count;
     const char *input, *output, *write, *solver, *effort, *without, *colour;
     uint64_t capacity, alignment, seed, step_budget, width, height;
     double budget_seconds;
-    bool minimise, json, explain;
+    bool minimise, json, explain, reorder, quiet, ascii;
     cli_model_options model;
 } plan_request;
 
 typedef struct plan_answer {
     berth_problem_file *file;
-    cli_model *model; /* NULL: the input is none */
+    cli_model *model;       /* NULL: the input is none */
+    cli_envelope *envelope; /* NULL: there is one input */
     berth_problem problem;
     uint64_t *offsets;
     cli_solving solving;
@@ -83,20 +88,25 @@ static int read_request(int argc, char **argv, plan_request *r)
         {"--steps", NULL, CLI_NUMBER, &r->step_budget},
         {"--budget", NULL, CLI_SECONDS, &r->budget_seconds},
         {"--json", NULL, CLI_FLAG, &r->json},
+        {"--reorder", NULL, CLI_FLAG, &r->reorder},
         {"--explain", NULL, CLI_FLAG, &r->explain},
         {"--without", NULL, CLI_TEXT, &r->without},
         {"--width", NULL, CLI_NUMBER, &r->width},
         {"--height", NULL, CLI_NUMBER, &r->height},
+        {"--minimize", NULL, CLI_FLAG, &r->minimise},
+        {"--quiet", "-q", CLI_FLAG, &r->quiet},
+        {"--ascii", NULL, CLI_FLAG, &r->ascii},
         {"--color", NULL, CLI_TEXT, &r->colour},
         CLI_MODEL_OPTIONS(r->model),
+        {"--device", NULL, CLI_TEXT, &r->model.device},
     };
-    size_t count;
-    int code = cli_options_read("plan", argc, argv, options, sizeof options / sizeof options[0], &r->input, 1,
-                                &count);
+    int code = cli_options_read("plan", argc, argv, options, sizeof options / sizeof options[0], r->inputs,
+                                (size_t)argc, &r->input_count);
     bool colour;
     if (code)
         return code;
-    if (!count)
+    r->input = r->input_count ? r->inputs[0] : cli_problem_unnamed();
+    if (!r->input)
         return cli_misuse("plan", "which problem? Name a CSV file, or - for the standard input");
     if (r->alignment > UINT32_MAX)
         return cli_misuse("plan", "--align %" PRIu64 " is larger than any alignment", r->alignment);
@@ -128,6 +138,7 @@ static void print_json(const plan_request *r, const plan_answer *a)
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, c->fingerprint);
     cli_json json;
     cli_json_begin(&json, stdout);
+    cli_json_number(&json, "schema", 1);
     cli_json_text(&json, "input", r->input);
     cli_json_number(&json, "buffers", a->problem.buffer_count);
     cli_json_number(&json, "lower_bound", c->lower_bound_bytes);
@@ -150,8 +161,11 @@ static void print_json(const plan_request *r, const plan_answer *a)
     cli_json_signed(&json, "binding_time", c->binding_time);
     cli_json_number(&json, "binding_buffers", c->binding_buffers);
     cli_json_text(&json, "fingerprint", fingerprint);
+    cli_json_numbers(&json, "offsets", a->offsets, a->problem.buffer_count);
     if (a->model)
         cli_model_json(&json, a->model, c, a->offsets);
+    if (a->envelope)
+        cli_envelope_json(&json, a->envelope);
     cli_json_end(&json);
 }
 
@@ -164,8 +178,8 @@ static void print_figures(FILE *out, const plan_request *r, const plan_answer *a
     fprintf(out, "%s: %zu buffer%s planned in %s by %s\n\n",
             strcmp(r->input, "-") == 0 ? "standard input" : r->input, a->problem.buffer_count,
             a->problem.buffer_count == 1 ? "" : "s", cli_time_text(a->solving.seconds, time), c->solver);
-    fprintf(out, "  peak         %12s  %" PRIu64 " bytes\n", cli_size_text(c->peak_bytes, size),
-            c->peak_bytes);
+    fprintf(out, "  peak         %12s  %" PRIu64 " byte%s\n", cli_size_text(c->peak_bytes, size),
+            c->peak_bytes, c->peak_bytes == 1 ? "" : "s");
     fprintf(out, "  lower bound  %12s  ", cli_size_text(c->lower_bound_bytes, size));
     if (c->proven_optimal)
         fprintf(out, "reached: no plan is smaller\n");
@@ -251,13 +265,15 @@ static bool print_report(FILE *out, const plan_request *r, const plan_answer *a)
     print_figures(out, r, a);
     if (a->model)
         cli_model_report(out, a->model, c);
+    if (a->envelope)
+        cli_envelope_report(out, a->envelope, c);
     if (r->explain)
         print_phases(out, &a->solving);
     print_binding(out, a, live, listed);
     fputc('\n', out);
     cli_map_style style = {.width = (unsigned)r->width,
                            .height = (unsigned)r->height,
-                           .ascii = cli_map_ascii(),
+                           .ascii = r->ascii || cli_map_ascii(),
                            .lettered = live,
                            .lettered_count = listed,
                            .mark_time = count > 0,
@@ -278,14 +294,14 @@ static int say_whether_it_fits(const plan_request *r, const plan_answer *a)
     if (c->fits == BERTH_FITS_NO)
         fprintf(stderr,
                 "berth plan: does not fit: the plan is %" PRIu64
-                " bytes (%s) above the capacity, and no plan "
+                " byte%s (%s) above the capacity, and no plan "
                 "needs less than %" PRIu64 "\n",
-                over, cli_size_text(over, size), c->lower_bound_bytes);
+                over, over == 1 ? "" : "s", cli_size_text(over, size), c->lower_bound_bytes);
     else
         fprintf(stderr,
                 "berth plan: no plan that fits was found: the best is %" PRIu64
-                " bytes (%s) above the capacity; --effort max or a longer --budget may find one\n",
-                over, cli_size_text(over, size));
+                " byte%s (%s) above the capacity; --effort max or a longer --budget may find one\n",
+                over, over == 1 ? "" : "s", cli_size_text(over, size));
     if (r->output)
         fprintf(stderr, "berth plan: nothing is written to '%s'; without --capacity the plan would be\n",
                 r->output);
@@ -298,7 +314,9 @@ static int keep(const plan_request *r, const plan_answer *a)
     size_t length = strlen(r->output);
     if (length > 2 && strcmp(r->output + length - 2, ".h") == 0)
         return cli_header_write("plan", a->file, a->offsets, a->solving.certificate.peak_bytes, r->output);
+    cli_place_rows_begin(r->output);
     berth_status status = berth_problem_file_write(a->file, a->offsets, r->output);
+    cli_place_rows_end();
     return status ? cli_fail("plan", status, "") : CLI_OK;
 }
 
@@ -318,41 +336,110 @@ static int answer(const plan_request *r, plan_answer *a)
     }
     if (r->json)
         print_json(r, a);
-    else if (!print_report(to_stdout ? stderr : stdout, r, a))
+    else if (!r->quiet && !print_report(to_stdout ? stderr : stdout, r, a))
         return cli_fail("plan", BERTH_OUT_OF_HOST_MEMORY, "the map");
     return say_whether_it_fits(r, a);
 }
 
+/* Solves what was read. */
+static int plan_solve(const plan_request *r, plan_answer *a)
+{
+    a->problem = *berth_problem_file_problem(a->file);
+    a->problem.capacity_bytes = r->capacity;
+    a->problem.alignment = r->alignment ? (uint32_t)r->alignment : 1;
+    a->solving.options.solver = r->solver;
+    a->solving.options.step_budget = r->step_budget;
+    a->solving.options.seed = r->seed;
+    a->solving.options.minimise = r->minimise;
+    a->solving.options.without = r->without;
+    a->offsets = malloc((a->problem.buffer_count + 1) * sizeof *a->offsets);
+    berth_status status =
+        a->offsets ? cli_solve(&a->solving, a->file, &a->problem, a->offsets) : BERTH_OUT_OF_HOST_MEMORY;
+    return status ? cli_problem_fail_of("plan", status, r->input, a->file) : CLI_OK;
+}
+
+static void answer_finish(plan_answer *a)
+{
+    free(a->offsets);
+    berth_problem_file_destroy(a->file);
+}
+
+/* The same model in another order, kept if its plan is smaller. */
+static int plan_reorder(const plan_request *r, plan_answer *a)
+{
+    plan_answer other = {.solving.options.effort = a->solving.options.effort};
+    cli_model_options options = r->model;
+    const uint64_t peak = a->solving.certificate.peak_bytes;
+    uint32_t *order = NULL;
+    uint64_t bound = 0;
+    int code = cli_model_find_order("plan", r->input, a->model, options.inplace, &order, &bound);
+    options.order = order;
+    if (!code && order)
+        code = cli_problem_read_model("plan", r->input, false, &options, &other.file, &other.model);
+    free(order);
+    const double left = r->budget_seconds - a->solving.seconds;
+    other.solving.budget_seconds = r->budget_seconds <= 0 ? 0 : left > 1e-3 ? left : 1e-3;
+    if (!code && other.file)
+        code = plan_solve(r, &other);
+    if (!code && other.file && other.solving.certificate.peak_bytes < peak) {
+        answer_finish(a);
+        *a = other;
+        other = (plan_answer){0};
+    }
+    answer_finish(&other);
+    if (a->model) { /* there is one, or this would not run: it tells the analyzer */
+        a->model->file_order_bytes = peak;
+        a->model->order_bound = bound;
+    }
+    return code;
+}
+
+/* One input, or the envelope of several. */
+static int plan_read(plan_request *r, plan_answer *a, char name[ENVELOPE_NAME_ROOM])
+{
+    if (r->input_count < 2)
+        return cli_problem_read_model("plan", r->input, false, &r->model, &a->file, &a->model);
+    snprintf(name, ENVELOPE_NAME_ROOM, "envelope of %zu inputs", r->input_count);
+    r->input = name;
+    int code = cli_envelope_read("plan", r->inputs, r->input_count, &r->model, &a->envelope);
+    if (code)
+        return code;
+    a->file = a->envelope->file;
+    a->envelope->file = NULL;
+    return CLI_OK;
+}
+
+static int plan_all(plan_request *r, plan_answer *a, char name[ENVELOPE_NAME_ROOM])
+{
+    int code = read_effort(r->effort, &a->solving.options.effort);
+    if (!code)
+        code = plan_read(r, a, name);
+    if (!code && (r->write || r->reorder) && !a->model)
+        code = cli_misuse("plan", a->envelope ? "--write and --reorder are for one model"
+                                              : "--write and --reorder are for models");
+    a->solving.budget_seconds = r->budget_seconds;
+    if (!code)
+        code = plan_solve(r, a);
+    if (!code && a->envelope)
+        code = cli_envelope_judge("plan", a->envelope, &a->solving, &a->problem);
+    if (!code && r->reorder)
+        code = plan_reorder(r, a);
+    return code ? code : answer(r, a);
+}
+
 static int plan_run(int argc, char **argv)
 {
-    plan_request r = {0};
+    plan_request r = {.inputs = calloc((size_t)argc + 1, sizeof *r.inputs)};
     plan_answer a = {0};
+    char name[ENVELOPE_NAME_ROOM];
+    if (!r.inputs)
+        return cli_fail("plan", BERTH_OUT_OF_HOST_MEMORY, "");
     int code = read_request(argc, argv, &r);
     if (!code)
-        code = read_effort(r.effort, &a.solving.options.effort);
-    if (!code)
-        code = cli_problem_read_model("plan", r.input, false, &r.model, &a.file, &a.model);
-    if (!code && r.write && !a.model)
-        code = cli_misuse("plan", "--write is for .tflite models");
-    if (code) {
-        berth_problem_file_destroy(a.file);
-        return code;
-    }
-    a.problem = *berth_problem_file_problem(a.file);
-    a.problem.capacity_bytes = r.capacity;
-    a.problem.alignment = r.alignment ? (uint32_t)r.alignment : 1;
-    a.solving.options.solver = r.solver;
-    a.solving.options.step_budget = r.step_budget;
-    a.solving.options.seed = r.seed;
-    a.solving.options.minimise = r.minimise;
-    a.solving.options.without = r.without;
-    a.solving.budget_seconds = r.budget_seconds;
-    a.offsets = malloc((a.problem.buffer_count + 1) * sizeof *a.offsets);
-    berth_status status =
-        a.offsets ? cli_solve(&a.solving, a.file, &a.problem, a.offsets) : BERTH_OUT_OF_HOST_MEMORY;
-    code = status ? cli_problem_fail("plan", status, r.input) : answer(&r, &a);
-    free(a.offsets);
-    berth_problem_file_destroy(a.file);
+        code = plan_all(&r, &a, name);
+    answer_finish(&a);
+    cli_envelope_destroy(a.envelope);
+    free(r.inputs);
     return code;
 }
 
@@ -360,27 +447,40 @@ const struct cli_verb cli_verb_plan = {
     .name = "plan",
     .summary = "give every buffer a place in one arena, and say how good the plan is",
     .help =
-        "usage: berth plan INPUT [-o OUT.csv] [OPTION...]\n\n"
+        "usage: berth plan INPUT... [-o OUT.csv] [OPTION...]\n\n"
         "INPUT is a CSV file with the columns id,lower,upper,size (see berth help formats or "
         "docs/formats.md)\n"
-        "or a model (.tflite, .onnx, see docs/models.md); - reads CSV from the standard input. Prints the\n"
-        "peak, the lower bound, what separate allocations would cost, the binding moment with its largest "
-        "buffers, and a map of time against address.\n\n"
+        "a model (.tflite, .onnx, see docs/models.md), or a recording: a trace (berth record), a snapshot "
+        "of PyTorch,\n"
+        "an event log, RMM's log, a file of heaptrack or massif, whose blocks are the buffers; - reads the "
+        "standard input, and so "
+        "does "
+        "no\n"
+        "INPUT where something is piped in. Prints the peak, the lower bound, what separate allocations "
+        "would\n"
+        "cost, the binding moment with its largest buffers, and a map of time against address.\n\n"
+        "Several INPUTs are runs of one program, as the ranks of a job record them: the plan is for their "
+        "envelope, the\n"
+        "same allocations in the same order, each at its largest and longest; the report says what each "
+        "input "
+        "takes\n"
+        "alone and which drives the peak. Exit 1 if they are not one program.\n\n"
         "  -o, --output FILE     write the rows with their offsets, or constants for C if it ends in .h, "
         "unless the "
         "plan\n"
         "                        does not fit; - is the standard output, and the report then goes to stderr\n"
-        "  --capacity BYTES      stop at the first plan that fits: 1048576, 512K, 16M; exit 1 if none is "
+        "  --capacity BYTES      stop at the first plan that fits: 1048576, 512K, 1.5M; exit 1 if none is "
         "found\n"
-        "  --minimise            with --capacity: go on for a smaller plan\n"
+        "  --minimise            with --capacity: go on for a smaller plan (also --minimize)\n"
         "  --align BYTES         round sizes and offsets up to multiples; 1, the default, rounds nothing\n"
         "  --solver NAME         auto, greedy, first-fit-size, first-fit-area, first-fit-breadth,\n"
         "                        best-fit-size, best-fit-area, best-fit-breadth\n"
         "  --effort HOW          fast, default or max: how many steps to search\n"
         "  --steps N             the same as a number\n"
-        "  --budget SECONDS      end the search by the clock, with the best plan so far\n"
+        "  --budget TIME         end the search by the clock, with the best plan so far: 2, 0.5s, 500ms\n"
         "  --seed N              another seed, perhaps another plan; the same seed, the same plan\n"
         "  --json                print the figures as one JSON object\n"
+        "  -q, --quiet           no report: the exit code says whether it fits, complaints go to stderr\n"
         "  --explain             show what each phase of the search gained and cost\n"
         "  --without PHASE,...   leave phases of auto out, to see what they are worth\n"
         "  --dim NAME=N          of a model: the size of a dimension that it leaves open, TENSOR:AXIS=N for "
@@ -389,15 +489,22 @@ const struct cli_verb cli_verb_plan = {
         "                        *=N for all others; may be repeated\n"
         "  --runtime NAME        of a model: who runs it: micro (the default), tflite, or ort (for .onnx)\n"
         "  --inplace             of a model: operators may write over inputs that nobody needs any more\n"
+        "  --scratch FILE        of a model: what kernels need, CSV with the columns operator and bytes\n"
+        "  --reorder             of a model: look for an order of its operators whose plan is smaller\n"
         "  --write OUT.tflite    the model with the plan in its metadata, for TensorFlow Lite Micro\n"
+        "  --device NAME         of a recording: whose memory; else where the peak is largest; host is the "
+        "host's\n"
         "  --width N, --height N of the map, in characters; else the terminal's\n"
-        "  --color WHEN          auto, always or never\n\n"
+        "  --color WHEN          auto, always or never\n"
+        "  --ascii               nothing beyond ASCII\n\n"
         "Ctrl-C keeps the best plan found so far.\n\n"
         "examples:\n"
         "  berth plan model.csv\n"
         "  berth plan model.csv --capacity 16M -o planned.csv\n"
         "  berth plan - --json < model.csv\n"
         "  berth plan model.tflite --capacity 64K --write planned.tflite\n"
-        "  berth plan model.tflite -o plan.h\n",
+        "  berth plan model.tflite -o plan.h\n"
+        "  berth plan app.trace\n"
+        "  berth plan rank*.csv -o all.csv\n",
     .run = plan_run,
 };

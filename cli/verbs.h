@@ -5,7 +5,13 @@
 
 #include "cli/cli.h"
 
-#define CLI_VERBS(X) X(plan) X(check) X(show) X(convert) X(devices) X(help)
+/* clang-format off */
+#define CLI_VERBS(X)                                      \
+    X(plan) X(check) X(show) X(convert)                   \
+    X(record) X(run) X(view) X(top)                       \
+    X(explain_oom) X(what_if) X(diff) X(bench_allocators) \
+    X(devices) X(help)
+/* clang-format on */
 
 #define CLI_VERB_DECLARE(name) extern const struct cli_verb cli_verb_##name;
 CLI_VERBS(CLI_VERB_DECLARE)

@@ -2,12 +2,21 @@
 # they are written, manual pages and completions.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS berth_shared berth_static EXPORT berth_targets
+install(TARGETS ${berth_libraries} EXPORT berth_targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/berth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+foreach(name vulkan tflite ggml onnxruntime ucx mpi)
+  if(TARGET berth_${name})
+    install(TARGETS berth_${name} EXPORT berth_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(FILES ${PROJECT_SOURCE_DIR}/bindings/${name}/berth_${name}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  endif()
+endforeach()
 if(BERTH_BUILD_CLI)
-  install(TARGETS berth_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS berth_command berth_device_check RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(TARGET berth_record)
+    install(TARGETS berth_record berth_malloc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/berth)
+  endif()
 endif()
 
 set(berth_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/berth)
@@ -44,7 +53,31 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/completions/berth.bash)
   install(FILES ${PROJECT_SOURCE_DIR}/completions/berth.bash RENAME berth
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 endif()
+if(EXISTS ${PROJECT_SOURCE_DIR}/completions/berth.fish)
+  install(FILES ${PROJECT_SOURCE_DIR}/completions/berth.fish
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
 if(EXISTS ${PROJECT_SOURCE_DIR}/completions/_berth)
   install(FILES ${PROJECT_SOURCE_DIR}/completions/_berth
     DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+endif()
+
+# The binding of PyTorch, where it is built: a library for C++ programs, and modules that look for it beside themselves.
+if(TARGET berth_torch)
+  set(BERTH_PYTHON_DIR ${CMAKE_INSTALL_LIBDIR}/berth/python CACHE STRING
+    "Where Python modules go, e.g. lib/python3/dist-packages; programs add it to PYTHONPATH")
+  install(TARGETS berth_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/pytorch/berth_torch DESTINATION ${BERTH_PYTHON_DIR} FILES_MATCHING PATTERN "*.py")
+  install(FILES ${PROJECT_SOURCE_DIR}/bindings/pytorch/berth_torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/berth)
+endif()
+
+# Licence and documents, where packagers look for them.
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "man" EXCLUDE)
+
+# `cmake --build build --target uninstall` takes out what was installed last.
+if(NOT TARGET uninstall) # a project around this one may have its own
+  add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
+    -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake)
 endif()

@@ -19,12 +19,15 @@ best-fit-size best-fit-area best-fit-breadth" -- "$cur")
     --effort) mapfile -t COMPREPLY < <(compgen -W "fast default max" -- "$cur"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur"); return ;;
     --runtime) mapfile -t COMPREPLY < <(compgen -W "micro tflite ort" -- "$cur"); return ;;
-    --dim | --capacity | --align | --seed | --steps | --budget | --without | --width | --height) return ;;
+    --allocator | -a) mapfile -t COMPREPLY < <(compgen -W "glibc berth mimalloc jemalloc tcmalloc" -f -- "$cur"); return ;;
+    --to) mapfile -t COMPREPLY < <(compgen -W "csv trace chrome snapshot" -- "$cur"); return ;;
+    --scratch | --write | --output | --report | -o) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); compopt -o filenames 2>/dev/null; return ;;
+    --stacks | --min-bytes | --interval | --limit | --settings | --failure | --scale | --dim | --capacity | --align | --detail | --seed | --steps | --budget | --without | --device | --fail-above | --top | --runs | --width | --height) return ;;
     esac
     if [[ $cur == -* ]]; then
         local options
         # every option that the verb's help names at the beginning of a line, or after a comma there
-        options=$("${COMP_WORDS[0]}" help "$verb" 2>/dev/null | grep -E '^  -' | grep -oE -- '--[a-z]+' | sort -u)
+        options=$("${COMP_WORDS[0]}" help "$verb" 2>/dev/null | grep -E '^ +-' | grep -oE -- '--[a-z-]+' | sort -u)
         mapfile -t COMPREPLY < <(compgen -W "$options --help" -- "$cur")
     elif [[ $verb == help ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" help 2>/dev/null | awk '/^  / { print $1 }')" -- "$cur")

@@ -6,7 +6,7 @@
 
 bool flat_failed(const flat *f)
 {
-    return f->error->status != BERTH_OK;
+    return f->error->status;
 }
 
 void flat_fail(flat *f, size_t at, const char *field, const char *words)

@@ -46,6 +46,22 @@ format_tensor *format_add_tensor(format_model *model)
     return grown;
 }
 
+bool format_add_scratch(format_model *model, uint32_t operator, uint64_t size_bytes)
+{
+
+    format_tensor *tensor = format_add_tensor(model);
+    if (!tensor)
+        return false;
+    tensor->kind = FORMAT_SCRATCH;
+    tensor->type = "scratch";
+    tensor->size_bytes = size_bytes;
+    tensor->owner = operator;
+    tensor->local = (uint32_t)model->scratch_count;
+    tensor->subgraph = model->operators[operator].subgraph;
+    model->scratch_count++;
+    return true;
+}
+
 format_operator *format_add_operator(format_model *model)
 {
     format_operator *grown =
@@ -131,6 +147,19 @@ static bool dims_names(const char *item, size_t length, format_text symbol, form
     int digits = snprintf(number, sizeof number, ":%u", axis);
     return length == tensor.length + (size_t)digits && memcmp(item, tensor.bytes, tensor.length) == 0 &&
            memcmp(item + tensor.length, number, (size_t)digits) == 0;
+}
+
+int64_t format_dims_exact(const format_dims *dims, format_text tensor, uint32_t axis)
+{
+    for (size_t i = 0; i < dims->count; i++) {
+        const char *item = dims->items[i];
+        if (!dims_names(item, (size_t)(strrchr(item, '=') - item), (format_text){"", 0}, tensor, axis))
+            continue;
+        if (dims->used)
+            dims->used[i] = true;
+        return dims_number(item);
+    }
+    return -1;
 }
 
 int64_t format_dims_find(const format_dims *dims, format_text symbol, format_text tensor, uint32_t axis)

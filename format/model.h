@@ -21,14 +21,16 @@ typedef enum format_kind {
     FORMAT_CONSTANT,   /* its bytes are in the file */
     FORMAT_VARIABLE,   /* keeps its value from run to run */
     FORMAT_PERSISTENT, /* computed once, kept by the runtime: DEQUANTIZE of a constant */
+    FORMAT_SCRATCH,    /* a kernel's, while its operator runs; of no file */
 } format_kind;
 
 typedef struct format_tensor {
     format_text name;
     uint64_t size_bytes; /* as the runtime counts it, before any rounding */
     uint32_t dim_first, rank;
-    uint32_t local; /* its number in its own subgraph */
+    uint32_t local; /* its number in its own subgraph; of scratch: among all scratch */
     uint32_t subgraph;
+    uint32_t owner;   /* of scratch: the operator */
     const char *type; /* "f32" */
     uint8_t kind;
 } format_tensor;
@@ -58,6 +60,7 @@ typedef struct format_model {
     const char *format; /* "TFLite", "ONNX" */
     format_tensor *tensors;
     size_t tensor_count, tensor_room;
+    size_t scratch_count; /* of them, at the end */
     format_operator *operators;
     size_t operator_count, operator_room;
     format_subgraph *subgraphs;
@@ -94,6 +97,8 @@ typedef struct format_dims {
 bool format_dims_valid(const char *text);
 /* The size for a free dimension, or -1. `symbol` may be empty. */
 int64_t format_dims_find(const format_dims *dims, format_text symbol, format_text tensor, uint32_t axis);
+/* The same for "TENSOR:AXIS=N" alone. */
+int64_t format_dims_exact(const format_dims *dims, format_text tensor, uint32_t axis);
 
 /* The arrays grow one element at a time; the new one is zeroed. NULL: out of memory. */
 format_tensor *format_add_tensor(format_model *model);
@@ -101,6 +106,9 @@ format_operator *format_add_operator(format_model *model);
 format_subgraph *format_add_subgraph(format_model *model);
 bool format_add_link(format_model *model, int64_t link);
 bool format_add_dim(format_model *model, int64_t size);
+
+/* Adds scratch of an operator; to be done after the model is read. False: out of memory. */
+bool format_add_scratch(format_model *model, uint32_t operator, uint64_t size_bytes);
 
 /* Frees what the model owns and zeroes it. */
 void format_model_finish(format_model *model);
@@ -144,6 +152,11 @@ uint64_t format_lives_size(const format_lives *lives, const format_tensor *tenso
  * negative where it may choose. */
 uint64_t format_greedy(const format_model *model, const format_lives *lives, format_runtime runtime,
                        const int64_t *pins, int64_t *offsets);
+
+/* Fills `order`, as format_lives_init takes it, with one that holds as little at once as was found; the file's where nothing better was.
+ * *bound is what no order can do without, 0 where that is not known. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status format_reorder(const format_model *model, const format_lives *lives, format_runtime runtime,
+                            bool inplace, uint32_t *order, uint64_t *bound, format_error *error);
 
 /* By tensor: a number that tensors share which may lie in one place, since each is made from the one before it and nobody needs
  * that any more; 0: alone. */

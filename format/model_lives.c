@@ -141,7 +141,27 @@ static void lives_keep(const format_model *model, format_lives *lives, uint32_t 
 
 static bool lives_planned(const format_tensor *tensor)
 {
-    return tensor->kind == FORMAT_ACTIVATION && tensor->size_bytes > 0;
+    return (tensor->kind == FORMAT_ACTIVATION || tensor->kind == FORMAT_SCRATCH) && tensor->size_bytes > 0;
+}
+
+/* Scratch lives while its operator runs, from the first run to the last. */
+static bool lives_scratch(const format_model *model, format_lives *lives)
+{
+    format_life *runs = model->scratch_count ? malloc((model->operator_count + 1) * sizeof *runs) : NULL;
+    if (!runs)
+        return !model->scratch_count;
+    for (size_t i = 0; i < model->operator_count; i++)
+        runs[i] = (format_life){FORMAT_NEVER, -1, -1, false};
+    for (int64_t time = 0; time < lives->step_count; time++)
+        if (lives->steps[time] < model->operator_count) { /* others are no operator's */
+            format_life *run = &runs[lives->steps[time]];
+            run->first = run->first == FORMAT_NEVER ? time : run->first;
+            run->last = run->reborn = time;
+        }
+    for (size_t i = model->tensor_count - model->scratch_count; i < model->tensor_count; i++)
+        lives->tensors[i] = runs[model->tensors[i].owner];
+    free(runs);
+    return true;
 }
 
 berth_status format_lives_init(format_lives *lives, const format_model *model, format_runtime runtime,
@@ -171,11 +191,17 @@ berth_status format_lives_init(format_lives *lives, const format_model *model, f
     }
     if (runtime == FORMAT_TFLITE && model->subgraph_count)
         lives_keep(model, lives, model->subgraphs[0].input_first, model->subgraphs[0].input_count);
+    if (!lives_scratch(model, lives)) {
+        format_lives_finish(lives);
+        return format_fail(error, BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu operators",
+                           model->operator_count);
+    }
     for (size_t i = 0; i < model->tensor_count; i++) {
         format_life *life = &lives->tensors[i];
         if (!lives_planned(&model->tensors[i]))
             life->first = FORMAT_NEVER;
-        else if (life->first == FORMAT_NEVER && runtime == FORMAT_MICRO)
+        else if (life->first == FORMAT_NEVER && runtime == FORMAT_MICRO &&
+                 model->tensors[i].kind == FORMAT_ACTIVATION)
             *life = (format_life){-1, -1, -1, false}; /* nobody's tensor, yet Micro gives it room */
     }
     return BERTH_OK;

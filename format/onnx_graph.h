@@ -22,11 +22,15 @@ typedef struct onnx_value {
     int type; /* 0: not known */
     int64_t dims[ONNX_RANK];
     onnx_small *small; /* NULL: the numbers are not known */
+    bool starved;      /* there was no memory for them: not the same as not known */
 } onnx_value;
 
 typedef struct onnx_node {
     format_text type, name;
     wire message;
+    const struct onnx_node
+        *caller; /* of the function that it stands in, NULL: none; attributes may refer to the caller's */
+    wire function;
     uint32_t input_count, output_count;
     int32_t inputs[ONNX_PORTS], outputs[ONNX_PORTS]; /* -1: left out */
 } onnx_node;
@@ -62,5 +66,6 @@ void onnx_infer(onnx *o, const onnx_node *n);
 void onnx_fold(onnx *o, const onnx_node *n);
 /* Operators with a window or a recurrence; false: another one. */
 bool onnx_infer_layer(onnx *o, const onnx_node *n);
+bool onnx_infer_einsum(onnx *o, const onnx_node *n);
 
 #endif

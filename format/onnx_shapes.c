@@ -502,6 +502,37 @@ static bool infer_elementwise(onnx *o, const onnx_node *n)
     return true;
 }
 
+/* How many there are depends on data: that axis stays open (-1), for the user to set. */
+static bool infer_by_data(onnx *o, const onnx_node *n)
+{
+    onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
+    if (!y)
+        return false;
+    if (format_text_is(n->type, "NonZero") && x && x->rank >= 0)
+        *y = (onnx_value){.rank = 2, .type = ONNX_INT64, .dims = {x->rank ? x->rank : 1, -1}};
+    else if (format_text_is(n->type, "NonMaxSuppression"))
+        *y = (onnx_value){.rank = 2, .type = ONNX_INT64, .dims = {-1, 3}};
+    else if ((format_text_is(n->type, "Compress") || format_text_is(n->type, "Unique")) && x &&
+             x->rank >= 0) {
+        int64_t axis = onnx_int(n, "axis", INT64_MAX);
+        axis = axis < 0 ? axis + x->rank : axis;
+        if (axis >= 0 && axis < x->rank) {
+            y->rank = x->rank;
+            memcpy(y->dims, x->dims, sizeof y->dims);
+            y->dims[axis] = -1;
+        } else {
+            y->rank = 1;
+            y->dims[0] = -1;
+        }
+        y->type = x->type;
+        for (uint32_t i = 1; i < n->output_count; i++)
+            if (onnx_out(o, n, i))
+                *onnx_out(o, n, i) = (onnx_value){.rank = 1, .type = ONNX_INT64, .dims = {-1}};
+    } else
+        return false;
+    return true;
+}
+
 static bool infer_moved(onnx *o, const onnx_node *n)
 {
     static const struct {
@@ -525,7 +556,8 @@ static bool infer_moved(onnx *o, const onnx_node *n)
 
 void onnx_infer(onnx *o, const onnx_node *n)
 {
-    if (infer_alike(o, n) || infer_elementwise(o, n) || infer_moved(o, n) || onnx_infer_layer(o, n))
+    if (infer_alike(o, n) || infer_elementwise(o, n) || infer_moved(o, n) || onnx_infer_layer(o, n) ||
+        infer_by_data(o, n) || onnx_infer_einsum(o, n))
         return;
     if (format_text_is(n->type, "Squeeze") || format_text_is(n->type, "Unsqueeze"))
         infer_squeeze(o, n, n->type.bytes[0] == 'U');

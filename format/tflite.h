@@ -17,8 +17,8 @@ berth_status format_tflite_read(const uint8_t *data, size_t size, const format_d
 berth_status format_tflite_offline(const uint8_t *data, size_t size, size_t tensor_count, int32_t *offsets,
                                    bool *present, format_error *error);
 
-/* The model with this plan as its metadata, and with the operators of subgraph 0 in `order` (NULL: as they are): *out, of *out_size
- * bytes, which the caller frees. Everything else keeps its meaning. */
+/* The model with this plan as its metadata, and with the operators of every subgraph in `order` (as format_lives_init takes it; NULL: as
+ * they are): *out, of *out_size bytes, which the caller frees. Everything else keeps its meaning. */
 berth_status format_tflite_write(const uint8_t *data, size_t size, const int32_t *offsets,
                                  size_t tensor_count, const uint32_t *order, uint8_t **out, size_t *out_size,
                                  format_error *error);

@@ -189,13 +189,24 @@ static void move_offsets(writer *w)
     }
 }
 
-static void reorder(writer *w, const uint32_t *order)
+/* Puts the references to operators into another order. Two subgraphs may share one list: it must be right for both. */
+static void reorder(writer *w, const uint32_t *order, bool check)
 {
-    flat_table graph = flat_item(&w->file, w->subgraphs, 0, "Model.subgraphs");
-    flat_vector operators = flat_list(&w->file, graph, GRAPH_OPERATORS, 4, "SubGraph.operators");
-    for (uint32_t i = 0; i < operators.count && !flat_failed(&w->file); i++)
-        put_reference(w, w->front + operators.at + 4 * (size_t)i,
-                      w->front + target_of(w, operators, order[i]));
+    uint32_t first = 0;
+    for (uint32_t s = 0; s < w->subgraphs.count && !flat_failed(&w->file); s++) {
+        flat_table graph = flat_item(&w->file, w->subgraphs, s, "Model.subgraphs");
+        flat_vector operators = flat_list(&w->file, graph, GRAPH_OPERATORS, 4, "SubGraph.operators");
+        for (uint32_t i = 0; i < operators.count && !flat_failed(&w->file); i++) {
+            const size_t at = w->front + operators.at + 4 * (size_t)i;
+            const size_t to = w->front + target_of(w, operators, order[first + i] - first);
+            if (!check)
+                put_reference(w, at, to);
+            else if (at + (size_t)flat_read(w->out + at, 4) != to)
+                flat_fail(&w->file, at, "SubGraph.operators",
+                          "two subgraphs share their operators, which can have one order only");
+        }
+        first += operators.count;
+    }
 }
 
 static void refuse_unknown_fields(writer *w)
@@ -236,8 +247,10 @@ berth_status format_tflite_write(const uint8_t *data, size_t size, const int32_t
         move_offsets(&w);
         put_front(&w, &f, offsets, tensor_count);
     }
-    if (order)
-        reorder(&w, order);
+    if (order) {
+        reorder(&w, order, false);
+        reorder(&w, order, true);
+    }
     if (error->status) {
         free(w.out);
         return error->status;

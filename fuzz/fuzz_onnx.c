@@ -25,7 +25,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(copy, data, size);
     if (!format_onnx_read(copy, size, &dims, &model, &error)) {
         if (!format_lives_init(&lives, &model, FORMAT_ORT, NULL, &error)) {
+            uint32_t *order = malloc((model.operator_count + 1) * sizeof *order);
+            uint64_t bound;
+            must(order != NULL);
             format_greedy(&model, &lives, FORMAT_ORT, NULL, NULL);
+            must(!format_reorder(&model, &lives, FORMAT_ORT, false, order, &bound, &error));
+            free(order);
             format_lives_finish(&lives);
         }
         format_model_finish(&model);

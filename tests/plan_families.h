@@ -234,6 +234,47 @@ static inline uint64_t family_decode(berth_problem_buffer *buffers, size_t count
     return 0;
 }
 
+/* Decoding of other shapes, all drawn by the seed: heads that share keys and values, a batch of requests, beams whose
+ * caches are copied into another order now and then, requests that end and make room for the next. */
+static inline uint64_t family_decode_shapes(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    enum { CACHES = 48 };
+    uint64_t state = seed, now = 0;
+    const uint64_t caches = 4 + 2 * family_below(&state, (CACHES - 4) / 2);
+    const uint64_t width = 64 * (1 + family_below(&state, 16)),
+                   shared = (uint64_t)1 << family_below(&state, 4);
+    const uint64_t beams = family_below(&state, 3) ? 1 : 2 + family_below(&state, 4);
+    const uint64_t requests = (1 + family_below(&state, 4)) * beams;
+    const uint64_t prompt = 1 + family_below(&state, 100), longest = 50 + family_below(&state, 2000);
+    const uint64_t row = 4 * requests * width / shared;
+    size_t cache[CACHES]; /* the buffers that hold them by now, each until the next is made of it */
+    for (size_t i = 0, token = 0; i < count; token++, now += 2) {
+        const uint64_t length = prompt + token % longest;
+        const bool is_first = token % longest == 0, is_moved = beams > 1 && family_below(&state, 4) == 0;
+        for (size_t c = 0; c < caches; c++, now += 4) {
+            for (uint64_t made = is_moved && !is_first ? 2 : 1; made > 0 && i < count; made--) {
+                const uint64_t at = now + 2 - (made > 1);
+                family_buffer(&buffers[i], at, UINT32_MAX, row * (made > 1 ? length - 1 : length));
+                if (token > 0)
+                    buffers[cache[c]].upper = (int64_t)(is_first ? now : at + 1);
+                cache[c] = i++;
+            }
+            if (i < count) /* this token's key or value */
+                family_buffer(&buffers[i++], now, 3, row);
+            if (c % 2 && i < count) /* the scores, which grow too */
+                family_buffer(&buffers[i++], now + 2, 2, 4 * requests * (width / 64) * length);
+            if (c % 2 && i < count)
+                family_buffer(&buffers[i++], now + 3, 2, 16 * requests * width);
+        }
+        if (i < count)
+            family_buffer(&buffers[i++], now, 2, 4 * requests * 8000);
+    }
+    for (size_t i = 0; i < count; i++) /* what lives still lives to the end */
+        if (buffers[i].upper > (int64_t)now)
+            buffers[i].upper = (int64_t)now;
+    return 0;
+}
+
 /* A compiler's graph: thousands alive at once, of all sizes, with lives from a step to a large part of all. */
 static inline uint64_t family_graph_of(berth_problem_buffer *buffers, size_t count, uint64_t seed,
                                        uint64_t alive)
@@ -293,6 +334,7 @@ static const family programs[] = {
     {"graph", "a compiler's graph, some 1,100 alive", family_graph},
     {"wide graph", "the same, some 3,200 alive", family_wide_graph},
     {"steps", "several optimiser steps in a row", family_steps},
+    {"decode shapes", "decoding with beams, batches, shared heads, requests that end", family_decode_shapes},
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
@@ -309,11 +351,14 @@ static const family families[] = {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
-/* A problem of a family, with buffers of malloc; free them with family_free. */
+/* A problem of a family, with buffers of malloc; free them with family_free. The generator starts at a hash of the
+ * seed: were it a multiple of the generator's own increment, every seed would give the same stream of numbers,
+ * shifted by a few places. */
 static inline uint64_t family_make(const family *which, size_t count, uint64_t seed, berth_problem *problem)
 {
     berth_problem_buffer *buffers = malloc(count * sizeof *buffers);
-    uint64_t optimum = which->fill(buffers, count, seed * 0x9E3779B97F4A7C15U + 1);
+    uint64_t state = seed, start = family_random(&state);
+    uint64_t optimum = which->fill(buffers, count, start);
     *problem = (berth_problem){.struct_size = sizeof *problem, .buffers = buffers, .buffer_count = count};
     return optimum;
 }

@@ -28,7 +28,7 @@ struct berth_peer {
 
 void expect_ok(berth_status status)
 {
-    if (status == BERTH_OK)
+    if (!status)
         return;
     std::fprintf(stderr, "%s: %s\n", berth_status_name(status), berth_last_error()->message);
     std::exit(1);

@@ -1,6 +1,6 @@
 /* The planner's figures, one line each: what was reached, what is to be reached.
  *
- *     build-bench/bench/solver_figures [--data FOLDER] [--seeds N] [--large N] [--plot FILE.svg] [PART...]
+ *     build-bench/bench/solver_figures [--data FOLDER] [--seeds N] [--first-seed S] [--large N] [--plot FILE.svg] [PART...]
  *
  * Parts: hard, real, programs, large, tilings, growth, phases; all without. FOLDER (or BERTH_DATA) holds the planner instances
  * as planner/minimalloc/A.1048576.csv and so on; without it hard and real are left out, and it is said. Times
@@ -21,6 +21,7 @@
 
 static const char *data_folder;
 static unsigned seeds = 10;
+static uint64_t first_seed = 1;
 static size_t large = 1000000;
 
 static double now(void)
@@ -249,13 +250,14 @@ static void show(const family *which, size_t count, double budget, const char *a
 static void part_programs(void)
 {
     static const size_t counts[] = {20000, 80000, 150000};
-    printf("programs: within 1.001 of the bound in 1 s each, decode at the bound in 0.5 s; %u seeds\n",
-           seeds);
+    printf(
+        "programs: within 1.001 of the bound in 1 s each, decode at the bound in 0.5 s; %u seeds from %llu\n",
+        seeds, (unsigned long long)first_seed);
     for (size_t k = 0; k < PROGRAMS; k++)
         for (size_t c = 0; c < BERTH_COUNT_OF(counts); c++) {
             double ratio = 0, worst = 0, seconds = 0, slowest = 0;
             unsigned invalid = 0;
-            for (unsigned seed = 1; seed <= seeds; seed++) {
+            for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
                 const outcome o = plan_apart(&programs[k], counts[c], seed, BERTH_EFFORT_DEFAULT, 0);
                 ratio += o.ratio / seeds;
                 seconds += o.seconds / seeds;
@@ -263,7 +265,7 @@ static void part_programs(void)
                 slowest = o.seconds > slowest ? o.seconds : slowest;
                 invalid += !o.valid;
             }
-            printf("  %-10s %6zu buffers: mean %.6f in %.3f s, worst %.6f, slowest %.3f s%s\n",
+            printf("  %-13s %6zu buffers: mean %.6f in %.3f s, worst %.6f, slowest %.3f s%s\n",
                    programs[k].name, counts[c], ratio, seconds, worst, slowest, invalid ? ", INVALID" : "");
         }
 }
@@ -311,51 +313,74 @@ static void part_tilings(void)
 
 /* ---- Growth ---- */
 
-enum { GROWTH = 5 };
+enum { GROWTH = 4, GROWING = FAMILIES + PROGRAMS };
 
-static void draw_growth(FILE *out, const size_t *counts, double seconds[3][GROWTH])
+static const family *growing(int k)
 {
-    static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73"};
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 420 260\" font-family=\"sans-serif\" "
-            "font-size=\"11\">\n<rect width=\"420\" height=\"260\" fill=\"white\"/>\n");
-    fprintf(out,
-            "<text x=\"10\" y=\"16\">microseconds a buffer, 10^4 to 10^6 buffers (flat: linear)</text>\n");
-    for (int f = 0; f < 3; f++) {
-        fprintf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colours[f]);
-        for (int k = 0; k < GROWTH; k++)
-            fprintf(out, "%d,%.1f ", 40 + 90 * k, 230 - 150 * seconds[f][k] / (double)counts[k] * 1e6);
-        fprintf(out, "\"/>\n<text x=\"300\" y=\"%d\" fill=\"%s\">%s</text>\n", 40 + 14 * f, colours[f],
-                families[f].name);
+    return k < FAMILIES ? &families[k] : &programs[k - FAMILIES];
+}
+
+/* The slope of the straight line through the logarithms of both. */
+static double exponent_of(const size_t *counts, const double *seconds)
+{
+    double x = 0, y = 0, xx = 0, xy = 0;
+    for (int k = 0; k < GROWTH; k++) {
+        const double lx = log((double)counts[k]), ly = log(seconds[k]);
+        x += lx;
+        y += ly;
+        xx += lx * lx;
+        xy += lx * ly;
     }
-    for (int k = 0; k < GROWTH; k++)
-        fprintf(out, "<text x=\"%d\" y=\"250\">%zu</text>\n", 25 + 88 * k, counts[k]);
-    fprintf(
-        out,
-        "<text x=\"4\" y=\"84\">1</text><line x1=\"20\" x2=\"410\" y1=\"80\" y2=\"80\" stroke=\"#ccc\"/>\n"
-        "<line x1=\"20\" x2=\"410\" y1=\"230\" y2=\"230\" stroke=\"#888\"/>\n</svg>\n");
+    return (GROWTH * xy - x * y) / (GROWTH * xx - x * x);
+}
+
+static double seconds_to(const family *which, size_t count)
+{
+    double least = 1e9;
+    for (int round = 0; round < (count < 1000000 ? 3 : 1); round++) {
+        const outcome o = plan_apart(which, count, first_seed, BERTH_EFFORT_DEFAULT, 100);
+        const double taken = o.near_seconds > 0 ? o.near_seconds : o.seconds;
+        least = taken < least ? taken : least;
+    }
+    return least > 1e-6 ? least : 1e-6;
+}
+
+/* A line each on logarithmic axes, 10^-5 to 10 s; the last number is the exponent. */
+static void draw_growth(FILE *out, const size_t *counts, double seconds[GROWING][GROWTH])
+{
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 520 300\" font-family=\"sans-serif\" "
+            "font-size=\"11\">\n<rect width=\"520\" height=\"300\" fill=\"white\"/>\n"
+            "<text x=\"10\" y=\"16\">seconds, 10^-5 to 10, over buffers, 10^3 to 10^6</text>\n");
+    for (int f = 0; f < GROWING; f++) {
+        fprintf(out, "<polyline fill=\"none\" stroke=\"hsl(%d,70%%,40%%)\" stroke-width=\"2\" points=\"",
+                f * 360 / GROWING);
+        for (int k = 0; k < GROWTH; k++)
+            fprintf(out, "%d,%.1f ", 40 + 100 * k, 70 - 40 * log10(seconds[f][k]));
+        fprintf(out, "\"/>\n<text x=\"380\" y=\"%d\" fill=\"hsl(%d,70%%,40%%)\">%s %.2f</text>\n",
+                40 + 14 * f, f * 360 / GROWING, growing(f)->name, exponent_of(counts, seconds[f]));
+    }
+    fprintf(out, "</svg>\n");
 }
 
 static void part_growth(const char *svg)
 {
-    static const size_t counts[GROWTH] = {10000, 31623, 100000, 316228, 1000000};
-    double seconds[3][GROWTH];
-    printf("growth: microseconds a buffer until the plan is within 1.001 of the bound\n  %-10s", "buffers");
+    static const size_t counts[GROWTH] = {1000, 10000, 100000, 1000000};
+    double seconds[GROWING][GROWTH];
+    printf("growth: processor seconds until the plan is within 1.001 of the bound, or all steps are used\n"
+           "  %-14s",
+           "buffers");
     for (int k = 0; k < GROWTH; k++)
         printf(" %9zu", counts[k]);
     printf("\n");
-    for (int f = 0; f < 3; f++) {
-        printf("  %-10s", families[f].name);
+    for (int f = 0; f < GROWING; f++) {
+        printf("  %-14s", growing(f)->name);
         for (int k = 0; k < GROWTH; k++) {
-            seconds[f][k] = 1e9;
-            for (int round = 0; round < 3; round++) {
-                outcome o = plan_apart(&families[f], counts[k], 1, BERTH_EFFORT_DEFAULT, 1);
-                const double near = o.near_seconds > 0 ? o.near_seconds : o.seconds;
-                seconds[f][k] = near < seconds[f][k] ? near : seconds[f][k];
-            }
-            printf(" %9.3f", seconds[f][k] / (double)counts[k] * 1e6);
+            seconds[f][k] = seconds_to(growing(f), counts[k]);
+            printf(" %9.5f", seconds[f][k]);
+            fflush(stdout);
         }
-        printf("  exponent %.2f\n", log10(seconds[f][GROWTH - 1] / seconds[f][0]) / 2.0); /* two decades */
+        printf("  exponent %.2f\n", exponent_of(counts, seconds[f]));
     }
     FILE *out = svg ? fopen(svg, "w") : NULL;
     if (out) {
@@ -375,7 +400,10 @@ static void part_phases(void)
     printf("phases: peak over bound and processor seconds without a phase, mean of %d\n\n| without |", SEEDS);
     for (int f = 0; f < TYPES; f++)
         printf(" %s |", which[f]->name);
-    printf("\n|---|---|---|---|---|---|---|\n");
+    printf("\n|---");
+    for (int f = 0; f < TYPES; f++)
+        printf("|---");
+    printf("|\n");
     for (size_t k = 0; k == 0 || berth_phase_name(k - 1); k++) {
         const char *without = k ? berth_phase_name(k - 1) : NULL;
         bool is_known = false;
@@ -386,7 +414,7 @@ static void part_phases(void)
         printf("| %s |", without ? without : "(nothing)");
         for (int f = 0; f < TYPES; f++) {
             double ratio = 0, seconds = 0;
-            for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            for (uint64_t seed = first_seed; seed < first_seed + SEEDS; seed++) {
                 berth_problem problem;
                 uint64_t *offsets = malloc(COUNT * sizeof *offsets);
                 berth_certificate c = {.struct_size = sizeof c};
@@ -418,6 +446,8 @@ int main(int argc, char **argv)
             data_folder = argv[++k];
         else if (strcmp(argv[k], "--seeds") == 0 && value)
             seeds = (unsigned)strtoul(argv[++k], NULL, 10);
+        else if (strcmp(argv[k], "--first-seed") == 0 && value)
+            first_seed = strtoull(argv[++k], NULL, 10);
         else if (strcmp(argv[k], "--large") == 0 && value)
             large = strtoull(argv[++k], NULL, 10);
         else if (strcmp(argv[k], "--plot") == 0 && value)

@@ -1,4 +1,4 @@
-// Decorators, alone and three deep, over the system source: what each adds to an allocation and its free.
+// Decorators, alone and three deep, over the system source, and tracking over the pool: what each adds to an allocation and its free.
 #include <berth/berth.h>
 
 #include <cstdio>
@@ -26,7 +26,7 @@ struct peer {
 
 void require(berth_status status)
 {
-    if (status == BERTH_OK)
+    if (!status)
         return;
     std::fprintf(stderr, "stack: %s\n", berth_last_error()->message);
     std::exit(1);
@@ -94,6 +94,20 @@ berth_allocator *explain(berth_allocator *inner)
     return a;
 }
 
+berth_allocator *pool()
+{
+    berth_allocator *a = nullptr;
+    require(berth_pool_create(nullptr, &a));
+    return a;
+}
+
+berth_allocator *tracking(berth_allocator *inner)
+{
+    berth_allocator *a = nullptr;
+    require(berth_tracking_create(inner, nullptr, &a));
+    return a;
+}
+
 // Beginning and ending a scope, with nothing in between.
 void scope_pair(benchmark::State &state)
 {
@@ -115,6 +129,8 @@ bool registered = [] {
     bench::add_peer("explain", peer{explain(system_source())});
     bench::add_peer("three", peer{explain(retry(limit(system_source())))});
     bench::add_peer("three_that_count", peer{scopes(retry(limit(system_source())))});
+    bench::add_peer("pool", peer{pool()});
+    bench::add_peer("tracked_pool", peer{tracking(pool())});
     benchmark::RegisterBenchmark("scope/begin_end", scope_pair);
     return true;
 }();

@@ -16,6 +16,7 @@
 #include "fork_gate.h"
 #include "idle.h"
 #include "python_stack.h"
+#include "tracing.h"
 
 // libtorch keeps an allocator for the life of the process, and tensors outlive every Python object: nothing
 // here is ever destroyed.
@@ -56,8 +57,15 @@ void free_in(stack *s, void *p)
         return;
     c10::profiledCPUMemoryReporter().Delete(p);
     const fork_gate inside;
-    if (C10_UNLIKELY(berth_deallocate(s->top, p, 0, nullptr) != BERTH_OK))
+    idle_note_use();
+    const bool traced = tracing_is_on();
+    if (C10_UNLIKELY(traced))
+        tracing_freed(p);
+    if (C10_UNLIKELY(berth_deallocate(s->top, p, 0, nullptr) != BERTH_OK)) {
         TORCH_WARN("berth: ", berth_last_error()->message);
+        if (traced)
+            tracing_not_freed(s->top, p);
+    }
 }
 
 template <std::size_t Place> void free_from(void *p)
@@ -76,7 +84,7 @@ bool owns(stack *s, void *p)
 {
     berth_status status = berth_allocator_owns(s->top, p);
     // UNSUPPORTED: it lies in a block that another thread replays from.
-    return status == BERTH_OK || status == BERTH_UNSUPPORTED;
+    return !status || status == BERTH_UNSUPPORTED;
 }
 
 // For raw_deallocate, which mkldnn uses for what it keeps: the pointer is all there is, and it may be older
@@ -101,6 +109,8 @@ void free_raw(void *p)
                           status == BERTH_OVER_BUDGET;
     if (shortage)
         c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
+    if (tracing_is_on())
+        tracing_refused(bytes);
     const char *what = shortage                   ? "berth: out of memory for a CPU tensor of "
                        : status == BERTH_MISMATCH ? "berth: a strict replay does not expect a CPU tensor of "
                                                   : "berth: no CPU tensor of ";
@@ -121,11 +131,15 @@ class berth_cpu_allocator final : public c10::Allocator
         berth_request request = BERTH_REQUEST_INIT;
         if (C10_UNLIKELY(s->python_frames != 0)) // before the gate: who forks may hold the GIL
             request.label = berth_torch_python_stack(s->python_frames);
+        if (C10_UNLIKELY(tracing_is_on()))
+            tracing_prepare();
         const fork_gate inside;
         idle_note_use();
         berth_status status = berth_allocate(s->top, bytes, BERTH_ALIGNMENT, &request, &p);
-        if (C10_UNLIKELY(status != BERTH_OK))
+        if (C10_UNLIKELY(status))
             refuse(bytes, status);
+        if (C10_UNLIKELY(tracing_is_on()))
+            tracing_allocated(s->top, p, bytes);
         c10::profiledCPUMemoryReporter().New(p, bytes); // for torch.profiler(profile_memory=True)
         return {p, p, s->free, c10::Device(c10::DeviceType::CPU)};
     }
@@ -160,7 +174,7 @@ class builder
     // The decorator holds what is inside it: our own reference moves outwards.
     berth_status wrapped(berth_status status, berth_allocator *outer)
     {
-        if (status != BERTH_OK)
+        if (status)
             return status;
         berth_allocator_release(top_);
         top_ = outer;
@@ -190,19 +204,17 @@ berth_status make_source(const berth_torch_options &options, berth_allocator **o
     return berth_pool_create(&pool, out);
 }
 
-// One budget for all stacks, so that a limit that comes later counts what lives. Without a limit it is as large as it
-// can be. With the lock.
-constexpr uint64_t no_limit = UINT64_C(1) << 61; // more than any machine has
+// One budget for all stacks, so that a limit that comes later counts what lives. With the lock.
 berth_budget *budget = nullptr;
 
 berth_status set_limit(uint64_t limit_bytes)
 {
     if (!budget) {
-        const berth_status status = berth_budget_create(no_limit, &budget);
-        if (status != BERTH_OK)
+        const berth_status status = berth_budget_create(BERTH_BUDGET_UNLIMITED, &budget);
+        if (status)
             return status;
     }
-    return berth_budget_set_limit(budget, limit_bytes ? limit_bytes : no_limit);
+    return berth_budget_set_limit(budget, limit_bytes ? limit_bytes : BERTH_BUDGET_UNLIMITED);
 }
 
 berth_status add_limit(builder &b)
@@ -228,7 +240,7 @@ berth_status add_planned(builder &b)
     berth_plan *plan = nullptr;
     berth_allocator *outer = nullptr;
     berth_status status = berth_plan_create(&plan);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_planned_create(b.top(), plan, &outer);
     berth_plan_release(plan);
     return b.wrapped(status, outer);
@@ -239,38 +251,38 @@ berth_status build(const berth_torch_options &options, stack *s)
     berth_allocator *source = nullptr, *outer = nullptr;
     berth_status status = make_source(options, &source);
     builder b(source);
-    if (status == BERTH_OK)
+    if (!status)
         status = add_limit(b);
-    if (status == BERTH_OK && options.guard) {
+    if (!status && options.guard) {
         status = berth_guard_create(b.top(), nullptr, &outer);
         status = b.wrapped(status, outer);
     }
-    if (status == BERTH_OK) {
+    if (!status) {
         status = berth_scope_meter_create(b.top(), &outer);
         status = b.wrapped(status, outer);
     }
     // The heap cannot tell whether a pointer is its own, see free_raw; a tracker can.
-    if (status == BERTH_OK && (options.tracking || options.source == BERTH_TORCH_SYSTEM))
+    if (!status && (options.tracking || options.source == BERTH_TORCH_SYSTEM))
         status = add_tracking(b, options.tracking ? options.stack_depth : 0, &s->tracker);
-    if (status == BERTH_OK) {
+    if (!status) {
         status = berth_explain_create(b.top(), &outer);
         status = b.wrapped(status, outer);
     }
-    if (status == BERTH_OK)
+    if (!status)
         status = add_planned(b);
-    if (status == BERTH_OK)
+    if (!status)
         s->top = b.release();
     return status;
 }
 
-// After some seconds without a tensor.
-void trim_latest()
+// After some seconds in which no tensor came or went. Older stacks too: tensors of theirs may have gone since.
+void trim_all()
 {
-    stack *s = latest.load(std::memory_order_acquire);
-    std::size_t released = 0;
     const fork_gate inside;
-    if (s)
-        berth_trim(s->top, 0, &released);
+    for (std::size_t i = stack_count.load(std::memory_order_acquire); i-- > 0;) {
+        std::size_t released = 0;
+        berth_trim(stacks[i].load(std::memory_order_relaxed)->top, 0, &released);
+    }
 }
 
 berth_cpu_allocator *instance()
@@ -300,7 +312,7 @@ berth_status find_or_build(const berth_torch_options &options, stack **out)
     if (!s)
         return BERTH_OUT_OF_HOST_MEMORY;
     const berth_status status = build(options, s.get());
-    if (status != BERTH_OK)
+    if (status)
         return status;
     s->options = options;
     s->python_frames = options.tracking ? options.python_stacks : 0;
@@ -313,6 +325,13 @@ berth_status find_or_build(const berth_torch_options &options, stack **out)
 
 } // namespace
 
+berth_allocator *tracing_stack(std::size_t place)
+{
+    return place < stack_count.load(std::memory_order_acquire)
+               ? stacks[place].load(std::memory_order_relaxed)->top
+               : nullptr;
+}
+
 berth_status berth_torch_install(const berth_torch_options *options)
 {
     const berth_torch_options defaults = BERTH_TORCH_OPTIONS_INIT;
@@ -324,18 +343,22 @@ berth_status berth_torch_install(const berth_torch_options *options)
     const std::lock_guard<std::mutex> lock(installing);
     stack *s = nullptr;
     berth_status status = set_limit(options->limit_bytes);
-    if (status == BERTH_OK)
+    if (!status)
         status = find_or_build(*options, &s);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     fork_gate_watch();
-    idle_watch(options->keeps_idle ? nullptr : trim_latest);
+    idle_watch(options->keeps_idle ? nullptr : trim_all);
     stack *old = latest.exchange(s, std::memory_order_acq_rel);
     serving.store(s, std::memory_order_release);
     if (c10::GetCPUAllocator() != instance()) {
         if (!before)
             before = c10::GetCPUAllocator();
         c10::SetCPUAllocator(instance(), priority);
+    }
+    {
+        const fork_gate inside;
+        tracing_limit(options->limit_bytes);
     }
     std::size_t released = 0;
     if (old && (old != s || options->limit_bytes)) // nobody else would use what lies idle there, and a limit

@@ -53,6 +53,17 @@ BERTH_API int berth_torch_scope(berth_allocator **allocator);
 /* The tracker in the present stack, NULL if there is none. Borrowed, and valid for ever. Any thread. */
 BERTH_API berth_allocator *berth_torch_tracker(void);
 
+/* Writes what CPU tensors allocate, free and are refused to a trace at `path`, in the place of what is there, until
+ * berth_torch_trace_end or the end of the process: for berth view, show, what-if and explain-oom. What lives already stands
+ * at its begin; tensors of libtorch's own allocator are not in it. The label is the innermost scope (berth/scope.h) or else
+ * the operator that runs; up to `python_stacks` Python frames (at most 32; 0: none) are the call stack. Tensors wait
+ * while this works. In a child after fork nothing is written, and it may begin a trace of its own. Any thread. BERTH_OK,
+ * BERTH_INVALID_ARGUMENT, BERTH_BUSY (a trace is being written already), BERTH_IO, BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_torch_trace_begin(const char *path, uint32_t python_stacks);
+
+/* Ends the trace: the file is complete. Any thread. BERTH_OK, BERTH_NOT_FOUND (none is being written). */
+BERTH_API berth_status berth_torch_trace_end(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -77,6 +77,15 @@ void fork_gate_wait(fork_gate_slot *slot)
     } while (fork_gate_closed.load());
 }
 
+fork_gate_shut::fork_gate_shut()
+{
+    before_fork();
+}
+fork_gate_shut::~fork_gate_shut()
+{
+    after_fork();
+}
+
 void fork_gate_watch()
 {
     static const bool watching = pthread_atfork(before_fork, after_fork, after_fork) == 0;

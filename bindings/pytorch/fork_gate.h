@@ -38,3 +38,14 @@ class fork_gate
   private:
     fork_gate_slot *slot_;
 };
+
+// Shuts the gate while it lives: no other thread is in the middle of an allocation or a free, and no fork is under
+// way. Not inside itself. What is changed meanwhile is seen by everybody who enters afterwards.
+class fork_gate_shut
+{
+  public:
+    fork_gate_shut();
+    ~fork_gate_shut();
+    fork_gate_shut(const fork_gate_shut &) = delete;
+    fork_gate_shut &operator=(const fork_gate_shut &) = delete;
+};

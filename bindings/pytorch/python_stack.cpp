@@ -3,7 +3,6 @@
 #include "python_stack.h"
 
 #include <cstdint>
-#include <cstring>
 #include <dlfcn.h>
 #include <mutex>
 #include <string>
@@ -57,29 +56,25 @@ const python &interpreter()
     return found;
 }
 
-void append_attribute(const python &p, std::string &text, object code, const char *name, bool last_part)
+std::string attribute(const python &p, object code, const char *name)
 {
     object value = p.get_attribute(code, name);
     const char *words = value ? p.to_utf8(value, nullptr) : nullptr;
-    if (words) {
-        const char *slash = last_part ? std::strrchr(words, '/') : nullptr;
-        text += slash ? slash + 1 : words;
-    }
+    std::string text = words ? words : "";
     if (value)
         p.decrement(value);
+    return text;
 }
 
-std::string read_frames(const python &p, unsigned frames)
+std::vector<python_frame> read_frames(const python &p, unsigned most)
 {
-    std::string text;
+    std::vector<python_frame> frames;
     object frame = p.get_frame(); // borrowed; the ones behind it are ours
     bool ours = false;
-    for (unsigned i = 0; frame && i < frames; i++) {
+    for (unsigned i = 0; frame && i < most; i++) {
         object code = p.frame_code(frame);
-        text += i ? " < " : "";
-        append_attribute(p, text, code, "co_filename", true);
-        text += ":" + std::to_string(p.frame_line(frame)) + " ";
-        append_attribute(p, text, code, "co_name", false);
+        frames.push_back(
+            {attribute(p, code, "co_filename"), attribute(p, code, "co_name"), p.frame_line(frame)});
         p.decrement(code);
         object back = p.frame_back(frame);
         if (ours)
@@ -89,26 +84,36 @@ std::string read_frames(const python &p, unsigned frames)
     }
     if (frame && ours)
         p.decrement(frame);
-    return text;
+    return frames;
 }
 
 } // namespace
 
-const char *berth_torch_python_stack(unsigned frames)
+std::vector<python_frame> berth_torch_python_frames(unsigned most)
 {
     const python &p = interpreter();
     // A thread that Python does not know (an intra-op worker) has no frames, and must not wait for the GIL.
     if (!p.complete || !p.is_initialized() || !p.this_thread())
-        return nullptr;
+        return {};
     // Nor may it ask an interpreter that is going away, which would end the thread.
     if (p.is_finalizing && p.is_finalizing())
-        return nullptr;
+        return {};
     int state = p.ensure();
     object type = nullptr, value = nullptr, trace = nullptr;
     p.take_error(&type, &value, &trace); // an error that is on its way is not ours to lose
-    std::string text = read_frames(p, frames);
+    std::vector<python_frame> frames = read_frames(p, most);
     p.give_error(type, value, trace);
     p.release(state);
+    return frames;
+}
+
+const char *berth_torch_python_stack(unsigned frames)
+{
+    std::string text;
+    for (const python_frame &f : berth_torch_python_frames(frames)) {
+        text += text.empty() ? "" : " < ";
+        text += f.file.substr(f.file.rfind('/') + 1) + ":" + std::to_string(f.line) + " " + f.function;
+    }
     if (text.empty())
         return nullptr;
     static std::mutex lock;

@@ -3,8 +3,10 @@
 
     PYTHONPATH=build/bindings/pytorch OMP_NUM_THREADS=1 /usr/bin/python3 examples/pytorch/finetune.py [BATCH]
 
-The first layers are frozen. AdamW makes its two moments in the first step and keeps them; berth_figures lets two steps pass
-before it records, and berth_torch.planned records again by itself when runs have settled. The columns are those of figures.py.
+The first layers are frozen. Gradients go at the end of the step, not at the start of the next one: so they are tensors of
+this run, which the plan has a place for, instead of outputs beside its block. AdamW makes its two moments in the first step
+and keeps them; berth_figures lets two steps pass before it records, and berth_torch.planned records again by itself when
+runs have settled. The columns are those of figures.py.
 """
 import sys
 
@@ -27,10 +29,10 @@ def make_run():
     x, y = torch.rand(BATCH, 32, 128), torch.arange(BATCH) % 10
 
     def run():
-        optimiser.zero_grad(set_to_none=True)
         loss = nn.functional.cross_entropy(head(body(x).mean(1)), y)
         loss.backward()
         optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
         return loss.item()
     return run
 

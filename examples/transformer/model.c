@@ -11,7 +11,7 @@
 /* An example stops at the first surprise and says what berth said. */
 void expect_ok(berth_status status, const char *what)
 {
-    if (status == BERTH_OK)
+    if (!status)
         return;
     fprintf(stderr, "%s: %s: %s\n", what, berth_status_name(status), berth_last_error()->message);
     exit(1);

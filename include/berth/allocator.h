@@ -48,8 +48,10 @@ static inline bool berth_attributes_within(berth_attributes a, berth_attributes 
 typedef struct berth_request {
     size_t struct_size;
     uint32_t flags;
-    berth_stream *stream; /* the stream that will use the block first; NULL: none */
-    const char *label;    /* kept by reference: a literal or interned; NULL: the thread's innermost scope */
+    /* The stream that will use the block first; NULL: none. Here, in berth_deallocate and in berth_record_use it may be
+     * a stream of another device that can reach the memory, and means the same. */
+    berth_stream *stream;
+    const char *label; /* kept by reference: a literal or interned; NULL: the thread's innermost scope */
 } berth_request;
 
 #define BERTH_REQUEST_INIT                   \
@@ -77,6 +79,11 @@ typedef struct berth_stats {
     double fragmentation; /* 1 - largest_free / free, 0 when nothing is free */
 } berth_stats;
 
+#define BERTH_STATS_INIT                                          \
+    {                                                             \
+        sizeof(berth_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0 \
+    }
+
 typedef enum berth_block_state {
     BERTH_BLOCK_LIVE = 0,
     BERTH_BLOCK_WAITING = 1, /* freed, but a stream may still use it */
@@ -97,6 +104,11 @@ typedef struct berth_block {
     berth_block_state state;
 } berth_block;
 
+#define BERTH_BLOCK_INIT                                                       \
+    {                                                                          \
+        sizeof(berth_block), NULL, 0, 0, 0, 0, 0, NULL, NULL, BERTH_BLOCK_LIVE \
+    }
+
 /* Returns false to end the visit. Called with no lock held; it may call berth, the figures it sees may
  * already have moved on. */
 typedef bool (*berth_block_fn)(void *context, const berth_block *block);
@@ -113,8 +125,8 @@ typedef struct berth_allocator_ops {
     /* required */
     berth_status (*allocate)(void *self, size_t size_bytes, size_t alignment, const berth_request *request,
                              void **out);
-    berth_status (*deallocate)(void *self, void *p, size_t size_bytes,
-                               berth_stream *stream); /* size 0: unknown */
+    /* size 0: unknown. What its answer says of the block, see berth_deallocate. */
+    berth_status (*deallocate)(void *self, void *p, size_t size_bytes, berth_stream *stream);
     void (*destroy)(void *self); /* the last reference is gone; blocks may still be live */
     /* optional */
     berth_status (*reallocate)(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
@@ -134,7 +146,14 @@ typedef struct berth_allocator_ops {
     berth_status (*clear_stats)(void *self);                                     /* BERTH_UNSUPPORTED */
     berth_status (*trim)(void *self, size_t keep_bytes, size_t *released);       /* BERTH_OK, 0 */
     berth_status (*snapshot)(void *self, berth_block_fn visit, void *context);   /* BERTH_UNSUPPORTED */
+    size_t (*granularity)(void *self); /* see berth_allocator_granularity; 1 */
 } berth_allocator_ops;
+
+#define BERTH_ALLOCATOR_OPS_INIT                                                                             \
+    {                                                                                                        \
+        sizeof(berth_allocator_ops), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                                   \
+    }
 
 /* Makes an allocator of a table and the `self` its operations get. The table is copied; a short one, or one
  * that lacks a required operation, is BERTH_INVALID_ARGUMENT. The caller owns one reference. Any thread.
@@ -159,13 +178,15 @@ BERTH_API void berth_allocator_release(berth_allocator *a);
  * The caller owns the block and gives it back to the same allocator. Any thread. BERTH_OK,
  * BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW (more than any block can hold), BERTH_OUT_OF_HOST_MEMORY,
  * BERTH_OUT_OF_DEVICE_MEMORY, BERTH_OVER_BUDGET, BERTH_MISMATCH (in a strict replay: not what is planned). */
-BERTH_API berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
-                                      const berth_request *request, void **out);
+BERTH_API BERTH_DIRECT berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
+                                                   const berth_request *request, void **out);
 
 /* Gives a block back. NULL is a no-op. `size_bytes` is what was asked for, or 0 if unknown. With a stream the
- * block may be used by that stream's work up to this point. Any thread. BERTH_OK, BERTH_BAD_FREE, BERTH_MISMATCH
- * (in a strict replay: earlier than planned; the block is freed). */
-BERTH_API berth_status berth_deallocate(berth_allocator *a, void *p, size_t size_bytes, berth_stream *stream);
+ * block may be used by that stream's work up to this point. Any thread. BERTH_OK, BERTH_BAD_FREE; of a block that is
+ * freed all the same, BERTH_MISMATCH (in a strict replay: earlier than planned), BERTH_CORRUPT (a guard: bytes around
+ * it were overwritten) and BERTH_DEVICE_LOST. After anything else it is still the caller's. */
+BERTH_API BERTH_DIRECT berth_status berth_deallocate(berth_allocator *a, void *p, size_t size_bytes,
+                                                     berth_stream *stream);
 
 /* Changes a block's size, keeping what fits; the block may move. On failure the old block stays. Allocators
  * without an operation of their own allocate, copy and free where the sizes are known. NULL allocates; new
@@ -186,6 +207,10 @@ BERTH_API berth_memory_kind berth_allocator_memory_kind(berth_allocator *a);
 BERTH_API berth_status berth_allocator_owns(berth_allocator *a, const void *p);
 BERTH_API bool berth_allocator_tracks_sizes(berth_allocator *a);
 BERTH_API bool berth_allocator_allocates_empty(berth_allocator *a);
+/* The unit in bytes, a power of two, in which it takes memory: a block of a whole number of units loses nothing to
+ * rounding, and those who take much at once (pools and caches over it) ask for whole numbers. 1: any size does, or
+ * it is not known. Any thread. */
+BERTH_API size_t berth_allocator_granularity(berth_allocator *a);
 
 /* Sizes and id of a live block. An allocator that does not track sizes answers BERTH_UNSUPPORTED, not a
  * guess, and id 0; the slow form answers also there, where the source can tell. BERTH_NOT_FOUND: not a live
@@ -218,6 +243,11 @@ typedef struct berth_type {
     void *context;
 } berth_type;
 
+#define BERTH_TYPE_INIT                                  \
+    {                                                    \
+        sizeof(berth_type), NULL, 0, 0, NULL, NULL, NULL \
+    }
+
 /* `count` elements of `type`. BERTH_OVERFLOW (and NULL) when count x size does not fit. A failing init is
  * undone: the elements before it are finished and the block is given back. Otherwise as berth_allocate. */
 BERTH_API berth_status berth_allocate_array(berth_allocator *a, const berth_type *type, size_t count,
@@ -225,10 +255,11 @@ BERTH_API berth_status berth_allocate_array(berth_allocator *a, const berth_type
 BERTH_API berth_status berth_deallocate_array(berth_allocator *a, const berth_type *type, void *p,
                                               size_t count, berth_stream *stream);
 
-/* `count` plain elements of C type T, or NULL:
+/* `count` plain elements of C type T, or NULL; and what gives them back (NULL is a no-op):
  *     float *x = BERTH_NEW(a, float, n);
- *     berth_deallocate(a, x, n * sizeof *x, NULL); */
+ *     BERTH_DELETE(a, x, n); */
 #define BERTH_NEW(a, T, count) ((T *)berth_new((a), (count), sizeof(T)))
+#define BERTH_DELETE(a, p, count) berth_deallocate((a), (p), (count) * sizeof *(p), NULL)
 BERTH_API void *berth_new(berth_allocator *a, size_t count, size_t element_bytes);
 
 #ifdef __cplusplus

@@ -7,6 +7,8 @@
 #include "berth/config.h"
 #include "berth/decorators.h"
 #include "berth/device.h"
+#include "berth/device_ops.h"
+#include "berth/dlpack.h"
 #include "berth/host_cache.h"
 #include "berth/log.h"
 #include "berth/opencl.h"
@@ -16,9 +18,12 @@
 #include "berth/registry.h"
 #include "berth/replay.h"
 #include "berth/scope.h"
+#include "berth/shared.h"
 #include "berth/source.h"
 #include "berth/status.h"
+#include "berth/trace.h"
 #include "berth/tracking.h"
+#include "berth/version.h"
 #include "berth/virtual.h"
 
 #endif

@@ -16,8 +16,10 @@ extern "C" {
 #endif
 
 /* Makes the allocator that `settings` describes, "limit=64M;guard=yes", around `inner`; with `inner` NULL
- * around a new source of host memory, which some keys choose. From the inside: stats=full (a tracker, which
- * tells of the blocks that are live when the stack is released), guard, scopes, limit, retry, event_log, explain. The caller owns one reference. Any thread. BERTH_OK; BERTH_INVALID_ARGUMENT for an
+ * around a new source of host memory, which some keys choose. From the inside: pool (over `inner` or the
+ * source, unless that is one), stats=full (a tracker, which tells of the blocks that are live when the stack is
+ * released), guard, scopes, limit, retry, event_log, trace, explain. The caller owns one reference. Any thread.
+ * BERTH_OK; BERTH_INVALID_ARGUMENT for an
  * unknown key or a value that does not suit it, with words that name the nearest known one; else what the
  * parts answer. */
 BERTH_API berth_status berth_stack_create(const char *settings, berth_allocator *inner,

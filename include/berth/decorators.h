@@ -14,7 +14,11 @@ extern "C" {
 /* A number of bytes that one or several allocators may have in use together. */
 typedef struct berth_budget berth_budget;
 
-/* A budget of `limit_bytes`; 0 is BERTH_INVALID_ARGUMENT. The caller owns one reference. Any thread.
+/* The largest limit there is, for a budget that counts and does not limit (yet): figures of allocators around it
+ * then say bytes_limit 0, none. */
+#define BERTH_BUDGET_UNLIMITED (UINT64_MAX >> 2)
+
+/* A budget of `limit_bytes`; 0 and more than BERTH_BUDGET_UNLIMITED are BERTH_INVALID_ARGUMENT. The caller owns one reference. Any thread.
  * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_budget_create(uint64_t limit_bytes, berth_budget **out);
 
@@ -125,6 +129,11 @@ typedef struct berth_guard_report {
     const char *text; /* all of it for people, several lines */
 } berth_guard_report;
 
+#define BERTH_GUARD_REPORT_INIT                                                                       \
+    {                                                                                                 \
+        sizeof(berth_guard_report), BERTH_GUARD_OVERFLOW, NULL, 0, 0, NULL, 0, NULL, 0, NULL, 0, NULL \
+    }
+
 /* Called with no lock of berth held. */
 typedef void (*berth_guard_fn)(void *context, const berth_guard_report *report);
 
@@ -159,9 +168,11 @@ BERTH_API berth_status berth_guard_check(berth_allocator *guard, size_t *faults)
 /* ---- Explain: an out-of-memory message that helps --------------------------------------------------- */
 
 /* Why `a` may not have been able to serve `size_bytes`, for people, in several lines: what was asked and by
- * whom, the limit, what is in use, the five largest labels, the largest free block, and what would make it
- * fit. Labels come from the allocator's snapshot where it has one, else from the scope meters
- * (berth/scope.h). `request` may be NULL. Writes at most `capacity` bytes with the closing zero, and what all
+ * whom, the cause, the limit, what is in use, the five largest labels and call sites, the largest free block, and what would make it
+ * fit. The cause is what `berth explain-oom` would name from a recording: too much is alive; fragmented, with the label that pins the
+ * cheapest hole; held by a cache; held by streams. Labels come from the allocator's snapshot where it has one, else from the scope
+ * meters (berth/scope.h), call sites from a tracker that keeps stacks, pieces from the outermost allocator of the stack that shows
+ * them. `request` may be NULL. Writes at most `capacity` bytes with the closing zero, and what all
  * of it takes to `needed` (may be NULL). Any thread; it walks the snapshot. BERTH_OK, BERTH_INVALID_ARGUMENT.
  */
 BERTH_API berth_status berth_explain(berth_allocator *a, size_t size_bytes, const berth_request *request,

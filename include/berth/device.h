@@ -17,7 +17,9 @@ typedef enum berth_device_kind {
     BERTH_DEVICE_CUDA = 2,
     BERTH_DEVICE_HIP = 3,
     BERTH_DEVICE_OPENCL = 4,
-    BERTH_DEVICE_VIRTUAL = 5, /* time advances only when a test says so; see berth/virtual.h */
+    BERTH_DEVICE_VIRTUAL = 5,      /* time advances only when a test says so; see berth/virtual.h */
+    BERTH_DEVICE_REGISTERED = 256, /* this and above: registered by the program; see berth/device_ops.h */
+    BERTH_DEVICE_KIND_MAX = 0x7fffffff,
 } berth_device_kind;
 
 typedef struct berth_device {
@@ -54,7 +56,15 @@ typedef struct berth_device_info {
     bool host_accessible;  /* host code may read and write BERTH_MEMORY_DEVICE in place */
     bool stream_ordered;   /* allocate and release honour a stream */
     bool virtual_memory;   /* address space can be reserved and mapped piecewise */
+    /* Where memory is bound by handle and offset: what offsets must be a multiple of, a power of two; 0: nothing.
+     * Device sources, pools and recorded plans align each block to it, whatever was asked for. */
+    uint64_t offset_alignment;
 } berth_device_info;
+
+#define BERTH_DEVICE_INFO_INIT                                          \
+    {                                                                   \
+        sizeof(berth_device_info), "", "", 0, 0, false, false, false, 0 \
+    }
 
 /* Streams run their work in order, asynchronously to the caller and to each other; a worker thread each on
  * the CPU. Events mark a point in a stream. Both belong to one device. */

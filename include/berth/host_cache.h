@@ -26,19 +26,29 @@ typedef struct berth_host_cache_options {
     uint64_t (*clock_ns)(void *context);
     void *clock_context;
     const char *name; /* kept by reference; NULL: "host_cache" */
+    /* Takes its memory from this allocator, and not from the device: see below. Retained; NULL: from the device.
+     * `device` is then the upstream's; leave it out. */
+    berth_allocator *upstream;
 } berth_host_cache_options;
 
-#define BERTH_HOST_CACHE_OPTIONS_INIT                                                     \
-    {                                                                                     \
-        sizeof(berth_host_cache_options), {0, 0}, 0.125, 0, 0, false, 0, NULL, NULL, NULL \
+#define BERTH_HOST_CACHE_OPTIONS_INIT                                                           \
+    {                                                                                           \
+        sizeof(berth_host_cache_options), {0, 0}, 0.125, 0, 0, false, 0, NULL, NULL, NULL, NULL \
     }
 
 /* A new cache over the pinned memory of a device. `options` may be NULL. It is an allocator like any other:
  * berth_allocate, berth_deallocate, berth_record_use, berth_trim (0: empties it) and the rest work on it; a
  * stream named in a request or in berth_deallocate counts as a recorded use. The caller owns one reference.
  * Live blocks stay valid after the last release; the cache goes with the last of them, and memory that a
- * stream still uses then is given back once its events have completed. Any thread. BERTH_OK,
- * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY, and what the device answers. */
+ * stream still uses then is given back once its events have completed.
+ *
+ * The upstream may be any allocator of memory that the host can touch: mapped pages that stay where they are, memory
+ * that a network card knows (found by attributes in the registry), a fixed region, a pool. It is asked for whole pages
+ * at a page's alignment or a larger one, and gets them back with the size that they were asked with, without a stream,
+ * when no stream uses them any more. Its operations run without a lock; they must not use the cache that they serve.
+ *
+ * Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY, BERTH_UNSUPPORTED (the host cannot touch
+ * the upstream's memory), and what the device answers. */
 BERTH_API berth_status berth_host_cache_create(const berth_host_cache_options *options,
                                                berth_allocator **out);
 
@@ -98,6 +108,11 @@ typedef struct berth_host_use {
     uint64_t waiting_ns;  /* since the free; 0 while the block is live, or with no clock */
 } berth_host_use;
 
+#define BERTH_HOST_USE_INIT                    \
+    {                                          \
+        sizeof(berth_host_use), NULL, false, 0 \
+    }
+
 typedef bool (*berth_host_use_fn)(void *context, const berth_host_use *use);
 
 /* Shows the state of the block that `p` points to or into (live, freed but waiting, or idle) and every stream
@@ -126,6 +141,11 @@ typedef struct berth_host_cache_figures {
     uint64_t events_recorded;
     uint64_t streams; /* streams known at present */
 } berth_host_cache_figures;
+
+#define BERTH_HOST_CACHE_FIGURES_INIT                                     \
+    {                                                                     \
+        sizeof(berth_host_cache_figures), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+    }
 
 /* The caller sets out->struct_size. Walks every block. Any thread. */
 BERTH_API berth_status berth_host_cache_figures_get(berth_allocator *cache, berth_host_cache_figures *out);

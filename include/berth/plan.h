@@ -64,6 +64,13 @@ BERTH_API berth_status berth_plan_set(berth_plan *plan, const berth_plan_allocat
  * the new total is smaller. BERTH_OK, BERTH_BUSY, and what berth_solve answers. */
 BERTH_API berth_status berth_plan_solve(berth_plan *plan, const berth_solve_options *options);
 
+/* Gives the allocations of a plan the places offsets[id] instead of their own, as agreed with others who run the same
+ * program, so that an allocation lies at the same place for all of them; the checker proves them first. Those that are never
+ * freed inside have no place, and what is said of them is not read. Lives, sizes and the order of frees stay. `count` is that
+ * of the plan. Any thread. BERTH_OK, BERTH_BUSY, BERTH_INVALID_ARGUMENT (another count, an offset missing), BERTH_MISMATCH (they overlap
+ * or are not aligned), BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY; after a failure the plan is as it was. */
+BERTH_API berth_status berth_plan_place(berth_plan *plan, const uint64_t *offsets, size_t count);
+
 /* How many allocations there are; 0 for an empty plan. This and what follows may be asked by any thread, but
  * not while another one records or changes the plan. */
 BERTH_API size_t berth_plan_count(const berth_plan *plan);
@@ -99,6 +106,11 @@ typedef struct berth_plan_fit {
     uint64_t first_difference; /* id; BERTH_NEVER_FREED: none */
     char words[192];           /* what differs there; "" if nothing */
 } berth_plan_fit;
+
+#define BERTH_PLAN_FIT_INIT                       \
+    {                                             \
+        sizeof(berth_plan_fit), 0, 0, 0, 0, 0, "" \
+    }
 
 /* Compares a kept plan with a recording of the program as it is now. `fit` may be NULL; the caller sets its
  * struct_size. BERTH_OK: the same program; BERTH_MISMATCH: stale, `fit` says how much still fits;
@@ -147,6 +159,11 @@ typedef struct berth_plan_cache_stats {
     size_t max_bytes;
     uint64_t hits, misses, evictions;
 } berth_plan_cache_stats;
+
+#define BERTH_PLAN_CACHE_STATS_INIT                      \
+    {                                                    \
+        sizeof(berth_plan_cache_stats), 0, 0, 0, 0, 0, 0 \
+    }
 
 BERTH_API berth_status berth_plan_cache_stats_get(berth_plan_cache *cache, berth_plan_cache_stats *out);
 

@@ -31,6 +31,9 @@ typedef struct berth_pool_options {
     void *on_failure_context;
     uint64_t (*clock_ns)(void *context); /* NULL: the system's monotonic clock; for ages and decay */
     void *clock_context;
+    /* Takes its memory from this allocator, in segments, and not from the device: see below. Retained; NULL: from the
+     * device. `device` and `memory_kind` are then the upstream's; leave them out. */
+    berth_allocator *upstream;
 } berth_pool_options;
 
 #define BERTH_POOL_SLACK 0.25
@@ -39,7 +42,7 @@ typedef struct berth_pool_options {
 #define BERTH_POOL_OPTIONS_INIT                                                                            \
     {                                                                                                      \
         sizeof(berth_pool_options), {0, 0}, BERTH_MEMORY_DEVICE, 0, 0, BERTH_POOL_DECAY_NS, 0.0, false, 0, \
-            0, NULL, NULL, NULL, NULL, NULL                                                                \
+            0, NULL, NULL, NULL, NULL, NULL, NULL                                                          \
     }
 
 /* A pool on a device. `options` may be NULL: the CPU, and the defaults above (slack 0 means its default).
@@ -58,6 +61,13 @@ typedef struct berth_pool_options {
  * its way back to the device is waited for first in any case. A double, foreign or stale free is
  * BERTH_BAD_FREE and changes nothing; only two threads that free one block in the same few nanoseconds may
  * both be believed.
+ *
+ * The upstream may be any allocator: a fixed region, mapped pages of a kind, a user's own, one that the registry finds
+ * by attributes, another pool. Segments are asked for at alignments that the pool needs and in whole numbers of the
+ * upstream's granularity; while it refuses, ever smaller ones down to what the block needs, and only that last attempt
+ * lets the upstream retry. They go back with the size that they were asked with, without a stream, when no stream uses
+ * them any more. The upstream's operations run without a lock; they must not allocate from, trim or describe the pool
+ * that they serve.
  *
  * The child of a fork may use every pool, whatever other threads were doing; streams stay in the parent.
  *

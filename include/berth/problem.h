@@ -41,6 +41,11 @@ typedef struct berth_problem {
     uint32_t alignment;      /* rounds every size and offset up to its multiples; 0 or 1: rounds nothing */
 } berth_problem;
 
+#define BERTH_PROBLEM_INIT                            \
+    {                                                 \
+        sizeof(berth_problem), NULL, 0, NULL, 0, 0, 0 \
+    }
+
 typedef enum berth_fits {
     BERTH_FITS_UNKNOWN = 0,
     BERTH_FITS_YES = 1,
@@ -76,6 +81,11 @@ typedef struct berth_certificate {
     char solver[32];      /* what found the plan: for "auto" the phase */
 } berth_certificate;
 
+#define BERTH_CERTIFICATE_INIT                                                                               \
+    {                                                                                                        \
+        sizeof(berth_certificate), 0, 0, 0, 0, 0, 0, false, BERTH_FITS_UNKNOWN, BERTH_STOP_DONE, 0, 0, 0, "" \
+    }
+
 typedef struct berth_progress {
     size_t struct_size;
     const char *phase;
@@ -84,8 +94,14 @@ typedef struct berth_progress {
     uint64_t steps;
 } berth_progress;
 
+#define BERTH_PROGRESS_INIT                   \
+    {                                         \
+        sizeof(berth_progress), NULL, 0, 0, 0 \
+    }
+
 /* Called now and then while solving, about every few thousand steps, on the solving thread. Returns
- * BERTH_STOP_DONE to go on, or BERTH_STOP_CLOCK or BERTH_STOP_CANCELLED to end with the best so far. */
+ * BERTH_STOP_DONE to go on, or BERTH_STOP_CLOCK or BERTH_STOP_CANCELLED to end with the best so far; anything else
+ * counts as BERTH_STOP_CLOCK. */
 typedef berth_stop (*berth_progress_fn)(void *context, const berth_progress *progress);
 
 typedef enum berth_effort {
@@ -106,6 +122,11 @@ typedef struct berth_solve_options {
     const char
         *without; /* phases of "auto" to leave out, as "weld,windows"; NULL: none. See berth_phase_name */
 } berth_solve_options;
+
+#define BERTH_SOLVE_OPTIONS_INIT                                                               \
+    {                                                                                          \
+        sizeof(berth_solve_options), NULL, BERTH_EFFORT_DEFAULT, 0, 0, false, NULL, NULL, NULL \
+    }
 
 /* Whether the numbers make sense: lower <= upper, gaps inside and ascending, the sum of all sizes and
  * paddings within 63 bits, pins aligned, members of an alias group not pinned to two places, no two pinned
@@ -155,6 +176,11 @@ typedef struct berth_verdict {
     int64_t time;         /* of the overlap */
     char words[256];
 } berth_verdict;
+
+#define BERTH_VERDICT_INIT                    \
+    {                                         \
+        sizeof(berth_verdict), 0, 0, 0, 0, "" \
+    }
 
 /* Proves from the problem and the offsets alone that no two buffers live together overlap, that every offset
  * keeps its alignment and its pin, that alias groups share their place, and that the peak is right. Knows

@@ -50,8 +50,14 @@ BERTH_API size_t berth_problem_file_label(const berth_problem_file *file, size_t
 /* The line, counted from 1, on which a buffer's row begins; 0 if there is no such buffer. */
 BERTH_API size_t berth_problem_file_line(const berth_problem_file *file, size_t buffer);
 
+/* Writes `words`, which the planner or the checker said of the file's problem, into `text` with each buffer named as people know
+ * it: 'conv1' (line 3), not buffer 1. At most `room` bytes, always closed by a zero if there is room at all. Returns the full
+ * length. Any thread. */
+BERTH_API size_t berth_problem_file_words(const berth_problem_file *file, const char *words, char *text,
+                                          size_t room);
+
 /* What was read otherwise than one might expect (an offset column, columns that are not known): a sentence
- * for index 0, 1, ...; NULL past the last. Belongs to the file. */
+ * for index 0, 1, ...; NULL past the last. That of an offset column is the last. Belongs to the file. */
 BERTH_API const char *berth_problem_file_notice(const berth_problem_file *file, size_t index);
 
 /* Writes the file's rows in their order with all their columns and the plan's offsets in the column `offset`,

@@ -23,6 +23,11 @@ typedef struct berth_registration {
     int32_t line;
 } berth_registration;
 
+#define BERTH_REGISTRATION_INIT                                           \
+    {                                                                     \
+        sizeof(berth_registration), NULL, 0, 0, NULL, NULL, NULL, NULL, 0 \
+    }
+
 #define BERTH_HERE __FILE__, __LINE__
 
 /* Adds an allocator. The same name and priority twice is BERTH_ALREADY_EXISTS with words that name both

@@ -29,7 +29,8 @@ extern "C" {
 /* An allocator over `inner`, on whatever device that is, that serves the allocations of `plan` from a block
  * of its own during a replay scope. Retains both; the plan may still be empty. Outside scopes everything is
  * forwarded. Blocks are taken from `inner` when a thread first replays, and kept; berth_trim gives idle ones
- * back. Figures, scopes' too, count what is live in blocks and not the blocks: what the program allocated. A peak
+ * back, and so does a request that `inner` would otherwise refuse (with BERTH_NO_RETRY only those that no stream
+ * uses). Figures, scopes' too, count what is live in blocks and not the blocks: what the program allocated. A peak
  * is exact while one thread replays and no block has been given back; otherwise it is an upper bound. Pointers of
  * a plan have no recorded size of their own, so the allocator does not track sizes. The
  * caller owns one reference; live blocks keep the allocator alive after the last. Any thread. BERTH_OK,
@@ -149,12 +150,13 @@ typedef struct berth_report {
     uint64_t early_frees;     /* strict: frees that came before they were planned */
     uint64_t held_bytes;      /* of all blocks that the allocator holds after the scope */
     uint64_t straggler_bytes; /* of the planned pointers in them, of this scope and others, that are live */
+    uint64_t separate_bytes;  /* of all planned allocations together, had each a place of its own */
 } berth_report;
 
 #define BERTH_REPORT_INIT                                                                 \
     {                                                                                     \
         sizeof(berth_report), BERTH_OK, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            {{BERTH_DEVIATION_NONE, 0, 0, 0, ""}}, 0, 0, 0, 0                             \
+            {{BERTH_DEVIATION_NONE, 0, 0, 0, ""}}, 0, 0, 0, 0, 0                          \
     }
 
 /* Serves the calling thread's requests to `planned` from the plan, at the planned places. Elastic unless
@@ -279,19 +281,34 @@ typedef struct berth_run_guard {
     void *result;
 } berth_run_guard;
 
-BERTH_API berth_run_guard berth_run_guard_begin(berth_allocator *planned, berth_run_kind kind, void *result);
+BERTH_API berth_run_guard berth_run_guard_begin(berth_allocator *planned, berth_run_kind kind,
+                                                const berth_run_options *options, void *result);
 BERTH_API void berth_run_guard_end(berth_run_guard *guard);
 
-/* The second variable tells the compiler that the body runs exactly once. */
-#define BERTH_RUN_BLOCK(planned_, kind_, result_)                                    \
-    for (berth_run_guard berth_guard __attribute__((cleanup(berth_run_guard_end))) = \
-             berth_run_guard_begin((planned_), (kind_), (result_)),                  \
-                                     *berth_once = &berth_guard;                     \
-         berth_once; berth_once = NULL)
+#define BERTH_RUN_BLOCK(planned, kind, options, result)                     \
+    BERTH_ONCE_(BERTH_NAME_(berth_done_, __LINE__),                         \
+                berth_run_guard BERTH_NAME_(berth_guard_, __LINE__)         \
+                    __attribute__((cleanup(berth_run_guard_end), unused)) = \
+                        berth_run_guard_begin((planned), (kind), (options), (result)))
 
-#define BERTH_RECORD(planned) BERTH_RUN_BLOCK(planned, BERTH_RUN_RECORD, NULL)
-#define BERTH_VALIDATE(planned, difference) BERTH_RUN_BLOCK(planned, BERTH_RUN_VALIDATE, difference)
-#define BERTH_REPLAY(planned, report) BERTH_RUN_BLOCK(planned, BERTH_RUN_REPLAY, report)
+#define BERTH_RECORD(planned) BERTH_RECORD_WITH(planned, NULL, NULL)
+#define BERTH_VALIDATE(planned, difference) BERTH_VALIDATE_WITH(planned, NULL, difference)
+#define BERTH_REPLAY(planned, report) BERTH_REPLAY_WITH(planned, NULL, report)
+
+/* The same with options (strict, stream, plan …; NULL: the defaults) and with a result: what ending the recording
+ * answered, or why it could not begin, the difference, the report; each may be NULL.
+ *
+ *     berth_run_options options = BERTH_RUN_OPTIONS_INIT;
+ *     options.strict = true;
+ *     berth_report report = BERTH_REPORT_INIT;
+ *     BERTH_REPLAY_WITH(planned, &options, &report) { step(planned); }
+ */
+#define BERTH_RECORD_WITH(planned, options, status) \
+    BERTH_RUN_BLOCK(planned, BERTH_RUN_RECORD, options, status)
+#define BERTH_VALIDATE_WITH(planned, options, difference) \
+    BERTH_RUN_BLOCK(planned, BERTH_RUN_VALIDATE, options, difference)
+#define BERTH_REPLAY_WITH(planned, options, report) \
+    BERTH_RUN_BLOCK(planned, BERTH_RUN_REPLAY, options, report)
 
 #ifdef __cplusplus
 }

@@ -33,16 +33,13 @@ BERTH_API void berth_scope_begin(berth_scope *scope, const char *label);
 BERTH_API void berth_scope_end(berth_scope *scope);
 
 #if defined(__GNUC__)
-#define BERTH_SCOPE_PASTE_(a, b) a##b
-#define BERTH_SCOPE_NAME_(a, b) BERTH_SCOPE_PASTE_(a, b)
 /* A block in a scope, ended on every way out of it: BERTH_SCOPE("attention") { ... return early; ... } */
-#define BERTH_SCOPE(label)                                                                                \
-    for (berth_scope BERTH_SCOPE_NAME_(berth_scope_, __LINE__) __attribute__((cleanup(berth_scope_end))), \
-         *BERTH_SCOPE_NAME_(berth_scope_open_, __LINE__) =                                                \
-             (berth_scope_begin(&BERTH_SCOPE_NAME_(berth_scope_, __LINE__), (label)),                     \
-              &BERTH_SCOPE_NAME_(berth_scope_, __LINE__));                                                \
-         BERTH_SCOPE_NAME_(berth_scope_open_, __LINE__);                                                  \
-         BERTH_SCOPE_NAME_(berth_scope_open_, __LINE__) = NULL)
+#define BERTH_SCOPE(label)                                                                                 \
+    BERTH_ONCE_(BERTH_NAME_(berth_done_, __LINE__),                                                        \
+                berth_scope BERTH_NAME_(berth_scope_, __LINE__) __attribute__((cleanup(berth_scope_end))), \
+                *BERTH_NAME_(berth_begun_, __LINE__) __attribute__((unused)) =                             \
+                    (berth_scope_begin(&BERTH_NAME_(berth_scope_, __LINE__), (label)),                     \
+                     &BERTH_NAME_(berth_scope_, __LINE__)))
 #endif
 
 /* The calling thread's innermost label, NULL if there is none. */
@@ -75,6 +72,11 @@ typedef struct berth_scope_figures {
     uint64_t num_scopes;       /* scopes of this name that have ended */
     uint64_t max_scope_bytes;  /* the most that one of them took at once, scopes inside it included */
 } berth_scope_figures;
+
+#define BERTH_SCOPE_FIGURES_INIT                         \
+    {                                                    \
+        sizeof(berth_scope_figures), NULL, 0, 0, 0, 0, 0 \
+    }
 
 /* Returns false to end the visit. Called with no lock held. */
 typedef bool (*berth_scope_fn)(void *context, const berth_scope_figures *figures);

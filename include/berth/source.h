@@ -65,6 +65,11 @@ typedef struct berth_malloc_family {
     size_t (*usable_size)(void *p);                   /* may be NULL */
 } berth_malloc_family;
 
+#define BERTH_MALLOC_FAMILY_INIT                                  \
+    {                                                             \
+        sizeof(berth_malloc_family), NULL, NULL, NULL, NULL, NULL \
+    }
+
 /* An allocator over any heap that has a malloc and a free: mimalloc, jemalloc, an engine's own. Alignment,
  * figures and the check for second frees, as in berth_cpu_allocator_create, are added here. The family is copied. The caller owns one reference.
  * Any thread that the family's functions may be called from. BERTH_OK, BERTH_INVALID_ARGUMENT,

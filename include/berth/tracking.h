@@ -37,6 +37,11 @@ typedef struct berth_tracking_sizes {
     uint64_t live_bytes;
 } berth_tracking_sizes;
 
+#define BERTH_TRACKING_SIZES_INIT             \
+    {                                         \
+        sizeof(berth_tracking_sizes), 0, 0, 0 \
+    }
+
 /* The three figures. BERTH_OK; BERTH_INVALID_ARGUMENT if `tracker` is not one. */
 BERTH_API berth_status berth_tracking_get_sizes(berth_allocator *tracker, berth_tracking_sizes *out);
 
@@ -57,6 +62,11 @@ typedef struct berth_leak {
     void *const *stack;   /* innermost first */
     uint32_t stack_depth; /* 0: not asked for */
 } berth_leak;
+
+#define BERTH_LEAK_INIT                               \
+    {                                                 \
+        sizeof(berth_leak), NULL, 0, 0, NULL, NULL, 0 \
+    }
 
 typedef bool (*berth_leak_fn)(void *context, const berth_leak *leak);
 

@@ -49,7 +49,7 @@
 #define BERTH__NO_ASAN
 #endif
 
-/* Whether anybody listens: for code that has to leave its short way to say something. */
+/* Whether anybody listens: for code that has to leave its fast path to say something. */
 #if defined(BERTH__ANNOTATE_ASAN)
 #define BERTH__ANNOTATES() true
 #elif defined(BERTH__ANNOTATE_VALGRIND)

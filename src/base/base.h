@@ -61,6 +61,20 @@ void *berth__heap_aligned(size_t size_bytes, size_t alignment);
 void *berth__heap_zaligned(size_t size_bytes, size_t alignment); /* all zero */
 void berth__heap_free(void *p);
 
+/* From begin to end the calling thread's large blocks are kept when they are freed, and given to its next requests of
+ * about their size: fresh pages cost more than what is done with them. What is in use and what is kept are together
+ * never more than was in use at once. `trim` frees what the innermost scope keeps beyond so many bytes. */
+enum { BERTH__HEAP_KEPT = 32 };
+typedef struct berth__heap_scope {
+    void *kept[BERTH__HEAP_KEPT];
+    size_t kept_count, kept_bytes;
+    size_t used_bytes, most_bytes; /* in large blocks; the most that were ever used */
+    struct berth__heap_scope *outer;
+} berth__heap_scope;
+void berth__heap_scope_begin(berth__heap_scope *scope);
+void berth__heap_scope_trim(size_t kept_bytes);
+void berth__heap_scope_end(berth__heap_scope *scope);
+
 /* Tests only: the request number `n` from now (1: the next) fails, and all after it if `persist`; 0 turns it
  * off. Live counts what is handed out and not freed. */
 void berth__heap_fail_at(uint64_t n, bool persist);

@@ -22,17 +22,17 @@ static size_t bucket_of(const berth__block_shard *shard, uintptr_t address)
     return (size_t)(hash_of(address) >> 8) & (((size_t)1 << shard->bucket_bits) - 1);
 }
 
-static void lock(berth__block_shard *shard)
+static void block_map_lock(berth__block_shard *shard)
 {
     berth__spin_lock(&shard->lock, BERTH__RANK_TABLE);
 }
 
-static void unlock(berth__block_shard *shard)
+static void block_map_unlock(berth__block_shard *shard)
 {
     berth__spin_unlock(&shard->lock, BERTH__RANK_TABLE);
 }
 
-static bool grow(berth__block_shard *shard)
+static bool block_map_grow(berth__block_shard *shard)
 {
     uint32_t bits = shard->buckets ? shard->bucket_bits + 1 : FIRST_BITS;
     berth__block_entry **old = shard->buckets;
@@ -60,9 +60,9 @@ bool berth__block_map_prepare(berth__block_map *map)
     if (BERTH_LIKELY(atomic_load_explicit(&map->prepared, memory_order_acquire)))
         return true;
     for (int i = 0; i < BERTH__BLOCK_SHARDS; i++) {
-        lock(&map->shards[i]);
-        bool there = map->shards[i].buckets || grow(&map->shards[i]);
-        unlock(&map->shards[i]);
+        block_map_lock(&map->shards[i]);
+        bool there = map->shards[i].buckets || block_map_grow(&map->shards[i]);
+        block_map_unlock(&map->shards[i]);
         if (!there)
             return false;
     }
@@ -80,21 +80,21 @@ void berth__block_map_finish(berth__block_map *map)
 bool berth__block_map_put(berth__block_map *map, berth__block_entry *entry)
 {
     berth__block_shard *shard = shard_of(map, entry->address);
-    lock(shard);
+    block_map_lock(shard);
     bool full = !shard->buckets || shard->count >= (size_t)1 << shard->bucket_bits;
-    bool room = !full || grow(shard);
+    bool room = !full || block_map_grow(shard);
     if (room) {
         size_t to = bucket_of(shard, entry->address);
         entry->next = shard->buckets[to];
         shard->buckets[to] = entry;
         shard->count++;
     }
-    unlock(shard);
+    block_map_unlock(shard);
     return room;
 }
 
 /* With the lock held: where the link to the entry of `address` is; NULL: nowhere. */
-static berth__block_entry **find(berth__block_shard *shard, uintptr_t address)
+static berth__block_entry **block_map_find(berth__block_shard *shard, uintptr_t address)
 {
     if (!shard->buckets)
         return NULL;
@@ -107,14 +107,14 @@ static berth__block_entry **find(berth__block_shard *shard, uintptr_t address)
 berth__block_entry *berth__block_map_take(berth__block_map *map, const void *address)
 {
     berth__block_shard *shard = shard_of(map, (uintptr_t)address);
-    lock(shard);
-    berth__block_entry **link = find(shard, (uintptr_t)address), *entry = NULL;
+    block_map_lock(shard);
+    berth__block_entry **link = block_map_find(shard, (uintptr_t)address), *entry = NULL;
     if (link) {
         entry = *link;
         *link = entry->next;
         shard->count--;
     }
-    unlock(shard);
+    block_map_unlock(shard);
     return entry;
 }
 
@@ -134,9 +134,9 @@ static berth__block_entry *take_first(berth__block_shard *shard)
 berth__block_entry *berth__block_map_take_any(berth__block_map *map)
 {
     for (int i = 0; i < BERTH__BLOCK_SHARDS; i++) {
-        lock(&map->shards[i]);
+        block_map_lock(&map->shards[i]);
         berth__block_entry *entry = take_first(&map->shards[i]);
-        unlock(&map->shards[i]);
+        block_map_unlock(&map->shards[i]);
         if (entry)
             return entry;
     }
@@ -146,11 +146,11 @@ berth__block_entry *berth__block_map_take_any(berth__block_map *map)
 bool berth__block_map_read(berth__block_map *map, const void *address, void *copy, size_t entry_bytes)
 {
     berth__block_shard *shard = shard_of(map, (uintptr_t)address);
-    lock(shard);
-    berth__block_entry **link = find(shard, (uintptr_t)address);
+    block_map_lock(shard);
+    berth__block_entry **link = block_map_find(shard, (uintptr_t)address);
     if (link)
         memcpy(copy, *link, entry_bytes);
-    unlock(shard);
+    block_map_unlock(shard);
     return link != NULL;
 }
 
@@ -158,11 +158,11 @@ bool berth__block_map_write(berth__block_map *map, const void *address, size_t o
                             size_t size_bytes)
 {
     berth__block_shard *shard = shard_of(map, (uintptr_t)address);
-    lock(shard);
-    berth__block_entry **link = find(shard, (uintptr_t)address);
+    block_map_lock(shard);
+    berth__block_entry **link = block_map_find(shard, (uintptr_t)address);
     if (link)
         memcpy((char *)*link + offset, bytes, size_bytes);
-    unlock(shard);
+    block_map_unlock(shard);
     return link != NULL;
 }
 
@@ -170,9 +170,9 @@ size_t berth__block_map_count(berth__block_map *map)
 {
     size_t count = 0;
     for (int i = 0; i < BERTH__BLOCK_SHARDS; i++) {
-        lock(&map->shards[i]);
+        block_map_lock(&map->shards[i]);
         count += map->shards[i].count;
-        unlock(&map->shards[i]);
+        block_map_unlock(&map->shards[i]);
     }
     return count;
 }
@@ -181,11 +181,11 @@ size_t berth__block_map_count(berth__block_map *map)
 static size_t copy_shard(berth__block_shard *shard, size_t entry_bytes, char *to, size_t room)
 {
     size_t copied = 0;
-    lock(shard);
+    block_map_lock(shard);
     for (size_t i = 0; shard->count && i < (size_t)1 << shard->bucket_bits; i++)
         for (berth__block_entry *entry = shard->buckets[i]; entry && copied < room; entry = entry->next)
             memcpy(to + copied++ * entry_bytes, entry, entry_bytes);
-    unlock(shard);
+    block_map_unlock(shard);
     return copied;
 }
 

@@ -23,6 +23,8 @@ const berth__setting berth__settings[] = {
      BERTH__SETTING_NUMBER},
     {"event_log", "FILE", "a line of CSV for each allocation and free", FIELD(event_log),
      BERTH__SETTING_PATH},
+    {"trace", "FILE", "every allocation and free in a trace, for berth view and its kin", FIELD(trace),
+     BERTH__SETTING_PATH},
     {"explain", "yes or no", "out-of-memory messages say who holds what, and what would help", FIELD(explain),
      BERTH__SETTING_FLAG},
     {"huge_pages", "yes or no", "large blocks ask for huge pages; blocks are mappings", FIELD(huge_pages),
@@ -33,6 +35,8 @@ const berth__setting berth__settings[] = {
      BERTH__SETTING_FLAG},
     {"lock_pages", "yes or no", "pages stay in memory; blocks are mappings", FIELD(lock_pages),
      BERTH__SETTING_FLAG},
+    {"pool", "yes or no", "a pool cuts blocks from such memory, instead of a mapping for each", FIELD(pool),
+     BERTH__SETTING_FLAG},
 };
 const size_t berth__setting_count = BERTH_COUNT_OF(berth__settings);
 
@@ -40,7 +44,7 @@ const size_t berth__setting_count = BERTH_COUNT_OF(berth__settings);
 
 enum { WORD_MAX = 32 };
 
-static size_t least(size_t a, size_t b, size_t c)
+static size_t config_least(size_t a, size_t b, size_t c)
 {
     size_t ab = a < b ? a : b;
     return ab < c ? ab : c;
@@ -59,7 +63,7 @@ static size_t distance(const char *a, const char *b)
         row[0] = i;
         for (size_t j = 1; j <= length_b; j++) {
             size_t above = row[j];
-            row[j] = least(row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            row[j] = config_least(row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
             diagonal = above;
         }
     }
@@ -196,7 +200,7 @@ berth_status berth__config_read(const char *text, berth__config *out)
     for (char *word = strtok_r(copy, ";", &rest); word; word = strtok_r(NULL, ";", &rest)) {
         word = trim(word);
         berth_status status = *word ? read_one(word, &read) : BERTH_OK;
-        if (status != BERTH_OK)
+        if (status)
             return status;
     }
     *out = read;

@@ -20,7 +20,9 @@ typedef struct berth__config {
     int64_t numa_node;
     int64_t prefault;
     int64_t lock_pages;
+    int64_t pool;
     char event_log[BERTH__CONFIG_PATH]; /* "": none */
+    char trace[BERTH__CONFIG_PATH];     /* "": none */
 } berth__config;
 
 typedef struct berth__setting {

@@ -6,7 +6,9 @@
 #include <string.h>
 
 static _Thread_local berth_error last_error = {.struct_size = sizeof(berth_error)};
-static _Thread_local uint64_t failures; /* how many words were kept on this thread */
+/* Read by core/answer.h too, on every allocation of a user's. */
+extern _Thread_local uint64_t berth__failure_count;
+_Thread_local uint64_t berth__failure_count; /* how many words were kept on this thread */
 
 const char *berth_status_name(berth_status status)
 {
@@ -43,8 +45,8 @@ void berth_clear_last_error(void)
     last_error.struct_size = sizeof last_error;
 }
 
-static berth_status keep(berth_status status, int64_t driver_code, const char *driver_words,
-                         const char *format, va_list args)
+static berth_status error_keep(berth_status status, int64_t driver_code, const char *driver_words,
+                               const char *format, va_list args)
 {
     /* Formatted aside first: an argument may be the old message itself. */
     char message[sizeof last_error.message];
@@ -53,32 +55,47 @@ static berth_status keep(berth_status status, int64_t driver_code, const char *d
     memcpy(last_error.message, message, sizeof message);
     last_error.status = status;
     last_error.driver_code = driver_code;
-    failures++;
+    berth__failure_count++;
     return status;
 }
 
 uint64_t berth__failures(void)
 {
-    return failures;
+    return berth__failure_count;
 }
 
 berth_status berth_fail(berth_status status, const char *format, ...)
 {
-    if (status == BERTH_OK)
+    if (!status)
         return BERTH_OK;
     va_list args;
     va_start(args, format);
     if (format)
-        keep(status, 0, NULL, format, args);
+        error_keep(status, 0, NULL, format, args);
     else
         (void)berth__fail(status, "%s", berth_status_words(status));
     va_end(args);
     return status;
 }
 
+berth_status berth_fail_driver(berth_status status, int64_t driver_code, const char *driver_words,
+                               const char *format, ...)
+{
+    if (!status)
+        return BERTH_OK;
+    va_list args;
+    va_start(args, format);
+    if (format)
+        error_keep(status, driver_code, driver_words, format, args);
+    else
+        (void)berth__fail_driver(status, driver_code, driver_words, "%s", berth_status_words(status));
+    va_end(args);
+    return status;
+}
+
 berth_status berth__fail_unless_said(berth_status status, uint64_t before, const char *name, const char *what)
 {
-    if (failures == before || last_error.status != status)
+    if (berth__failure_count == before || last_error.status != status)
         (void)berth__fail(status, "%s failed to %s: %s", name, what, berth_status_words(status));
     return status;
 }
@@ -88,7 +105,7 @@ berth_status berth__fail(berth_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    keep(status, 0, NULL, format, args);
+    error_keep(status, 0, NULL, format, args);
     va_end(args);
     return status;
 }
@@ -99,7 +116,7 @@ berth_status berth__fail_driver(berth_status status, int64_t driver_code, const 
 {
     va_list args;
     va_start(args, format);
-    keep(status, driver_code, driver_words, format, args);
+    error_keep(status, driver_code, driver_words, format, args);
     va_end(args);
     return status;
 }

@@ -111,7 +111,7 @@ static void close_to(uint32_t rank)
         wait_while(&numberless, UINT32_MAX);
 }
 
-static void prepare(void)
+static void fork_prepare(void)
 {
     pthread_mutex_lock(&forking);
     is_forking = true;
@@ -167,7 +167,7 @@ static void in_child(void)
 /* Early: handlers of the program that come later run outside of ours, and may wait for its threads. */
 __attribute__((constructor(110))) static void watch_forks(void)
 {
-    if (pthread_atfork(prepare, in_parent, in_child) != 0)
+    if (pthread_atfork(fork_prepare, in_parent, in_child) != 0)
         berth__log(BERTH_LOG_WARNING, "no memory to watch for forks: a child must not use this library");
 }
 

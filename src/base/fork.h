@@ -18,7 +18,7 @@
  * After the fork watches run in the opposite order. Use this and not pthread_atfork, whose order is that of
  * registration. Pools and caches: with the pool's lock a spin lock, a watch need not take it any more.
  *
- * Memory that a lock does not guard (a meter's slots, per-thread stocks) is as the other threads left it:
+ * Memory that a lock does not guard (a meter's slots, thread caches) is as the other threads left it:
  * stop the meter in a watch where that matters. Locks of berth__fork_lock are not part of this: the child
  * passes over their holders. */
 #ifndef BERTH_BASE_FORK_H

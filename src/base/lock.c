@@ -48,3 +48,8 @@ void berth__rank_give(berth__rank rank)
     (void)BERTH_ASSERT((ranks_held >> rank & 1) != 0, "[B1] a lock is given back by the thread that took it");
     ranks_held &= ~(1u << rank);
 }
+
+bool berth__rank_is_held(berth__rank rank)
+{
+    return (ranks_held >> rank & 1) != 0;
+}

@@ -17,6 +17,8 @@ typedef enum berth__rank {
     BERTH__RANK_CACHE,
     BERTH__RANK_POOL,
     BERTH__RANK_WRAP,
+    BERTH__RANK_MAPPING, /* not a lock: a shared arena is being mapped or let go, and a fork waits for that */
+    BERTH__RANK_SHARED,  /* a handle on a shared arena, or the list of them */
     BERTH__RANK_TABLE,
     BERTH__RANK_FIXED,
     BERTH__RANK_STREAM,
@@ -38,6 +40,8 @@ typedef enum berth__rank {
 /* The check itself. Waiting on a condition variable keeps the rank: the thread takes nothing meanwhile. */
 void berth__rank_take(berth__rank rank);
 void berth__rank_give(berth__rank rank);
+/* For assertions of debug builds: whether the calling thread holds a lock of the rank. */
+bool berth__rank_is_held(berth__rank rank);
 
 /* A lock for short straight-line work: one read-modify-write to take it, a plain store to give it back.
  * A fork waits until it is free (base/fork.h). All zero is unlocked. */
@@ -47,6 +51,11 @@ typedef struct berth__spin {
 
 /* The wait for a spin lock that is taken: a few turns, then the processor goes to someone else. */
 void berth__spin_wait(berth__spin *spin);
+/* For assertions of debug builds: whether it is taken, by the calling thread as far as ranks tell. */
+static inline bool berth__spin_is_mine(const berth__spin *spin, berth__rank rank)
+{
+    return atomic_load_explicit(&spin->word, memory_order_relaxed) != 0 && berth__rank_is_held(rank);
+}
 void berth__spin_wait_ranked(berth__spin *spin, berth__rank rank);
 
 static inline void berth__spin_lock(berth__spin *spin, berth__rank rank)

@@ -1,21 +1,20 @@
 /* A stable radix sort of packed keys and a stable merge sort of indices. */
 #include "base/sort.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* Few keys are sorted by small digits: clearing and adding up the table would cost more than the keys. */
 enum { DIGIT_BITS = 11, SMALL_DIGIT_BITS = 8, FEW = 2048, DIGITS = 1 << DIGIT_BITS, INSERTION_LIMIT = 16 };
 
-/* One counting pass. A digit that is the same in all keys moves nothing, and false is returned. */
-static int digit_pass(const uint64_t *from, uint64_t *to, size_t count, unsigned shift, unsigned bits)
+/* One counting pass. */
+static void digit_pass(const uint64_t *from, uint64_t *to, size_t count, unsigned shift, unsigned bits)
 {
     size_t places[DIGITS];
     const uint64_t mask = ((uint64_t)1 << bits) - 1;
     memset(places, 0, (mask + 1) * sizeof *places);
     for (size_t i = 0; i < count; i++)
         places[(from[i] >> shift) & mask]++;
-    if (places[(from[0] >> shift) & mask] == count)
-        return 0;
     size_t sum = 0;
     for (size_t digit = 0; digit <= mask; digit++) {
         size_t here = places[digit];
@@ -24,7 +23,18 @@ static int digit_pass(const uint64_t *from, uint64_t *to, size_t count, unsigned
     }
     for (size_t i = 0; i < count; i++)
         to[places[(from[i] >> shift) & mask]++] = from[i];
-    return 1;
+}
+
+/* The bits of the field in which keys differ; 0 where the keys are in order already, as times of a file mostly are. */
+static uint64_t differing_bits(const uint64_t *keys, size_t count, uint64_t field)
+{
+    uint64_t differing = 0;
+    bool in_order = true;
+    for (size_t i = 1; i < count; i++) {
+        differing |= keys[i] ^ keys[i - 1];
+        in_order &= (keys[i] & field) >= (keys[i - 1] & field);
+    }
+    return in_order ? 0 : differing & field;
 }
 
 static void insertion_keys(uint64_t *keys, size_t count, unsigned low_bit, unsigned high_bit)
@@ -47,15 +57,22 @@ void berth__sort_keys(uint64_t *keys, uint64_t *scratch, size_t count, unsigned 
         insertion_keys(keys, count, low_bit, high_bit);
         return;
     }
+    const uint64_t field =
+        (high_bit < 64 ? ((uint64_t)1 << high_bit) - 1 : UINT64_MAX) & ~(((uint64_t)1 << low_bit) - 1);
+    const uint64_t differing = differing_bits(keys, count, field);
+    if (!differing)
+        return;
     uint64_t *from = keys, *to = scratch;
     const unsigned digit_bits = count < FEW ? SMALL_DIGIT_BITS : DIGIT_BITS;
-    for (unsigned shift = low_bit; shift < high_bit; shift += digit_bits) {
-        unsigned bits = high_bit - shift < digit_bits ? high_bit - shift : digit_bits;
-        if (digit_pass(from, to, count, shift, bits)) {
-            uint64_t *swap = from;
-            from = to;
-            to = swap;
-        }
+    const unsigned last = berth__bits_of(differing);
+    for (unsigned shift = (unsigned)__builtin_ctzll(differing); shift < last; shift += digit_bits) {
+        const unsigned bits = last - shift < digit_bits ? last - shift : digit_bits;
+        if (!(differing >> shift & (((uint64_t)1 << bits) - 1)))
+            continue; /* a digit that is the same in all keys moves nothing */
+        digit_pass(from, to, count, shift, bits);
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
     }
     if (from != keys)
         memcpy(keys, from, count * sizeof *keys);

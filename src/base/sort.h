@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Sorts `keys` upward by their bits [low_bit, high_bit) alone; equal ones keep their order, so that several
- * calls sort by several fields, the least important first. `scratch` has as many places. */
+ * calls sort by several fields, the least important first. `scratch` has as many places. Sorted input costs one look. */
 void berth__sort_keys(uint64_t *keys, uint64_t *scratch, size_t count, unsigned low_bit, unsigned high_bit);
 
 /* Below 0, 0, above 0 as item `a` comes before, with or after item `b`. */

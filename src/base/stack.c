@@ -77,7 +77,7 @@ static uint64_t hash_frames(void *const *frames, uint32_t depth)
     return hash ^ hash >> 31;
 }
 
-static const berth__stack *intern(void *const *frames, uint32_t depth)
+static const berth__stack *stack_intern(void *const *frames, uint32_t depth)
 {
     uint64_t hash = hash_frames(frames, depth);
     berth__spin_lock(&depot_lock, BERTH__RANK_THREADS);
@@ -217,7 +217,7 @@ __attribute__((noinline)) const berth__stack *berth__stack_here(void)
         return NULL;
     struct walk walk = {.depth = 0};
     unwind_backtrace(note_frame, &walk);
-    const berth__stack *stack = intern(walk.frames, walk.depth);
+    const berth__stack *stack = stack_intern(walk.frames, walk.depth);
     if (entry && stack)
         remember(entry, place, base, &walk, stack);
     return stack;
@@ -237,7 +237,7 @@ __attribute__((noinline)) const berth__stack *berth__stack_here(void)
         return NULL;
     struct walk walk = {.depth = 0};
     unwind_backtrace(note_frame, &walk);
-    return intern(walk.frames, walk.depth);
+    return stack_intern(walk.frames, walk.depth);
 }
 
 #endif

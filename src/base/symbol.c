@@ -62,7 +62,7 @@ static bool read_name(int fd, const Elf64_Shdr *strings, uint32_t at, char *name
     return name[0] != '\0';
 }
 
-static bool holds(const Elf64_Sym *symbol, uint64_t address)
+static bool symbol_holds(const Elf64_Sym *symbol, uint64_t address)
 {
     return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
            address >= symbol->st_value && address - symbol->st_value < symbol->st_size;
@@ -83,7 +83,7 @@ bool berth__symbol_in_file(int fd, uint64_t address, char *name, size_t capacity
             !read_at(fd, at, some, n * sizeof *some))
             return false; /* the end of the file comes first, whatever the count says */
         for (const Elf64_Sym *s = some; s < some + n; s++)
-            if (holds(s, address)) {
+            if (symbol_holds(s, address)) {
                 *offset = address - s->st_value;
                 return read_name(fd, &strings, s->st_name, name, capacity);
             }

@@ -37,9 +37,14 @@ BERTH__INLINE bool berth__same_generation(uint32_t mark)
     return mark >> 1 == berth__inside() >> 1;
 }
 
+/* For assertions: in the child of a fork, what other threads were in the middle of stays so for ever. */
+BERTH__INLINE bool berth__is_child(void)
+{
+    return berth__inside() >> 1 > 1;
+}
+
 /* What users of thread numbers found last under the calling thread's number, by a key that never comes again.
- * Emptied when the number is given back, so that nobody acts under a number that is another thread's by then.
- */
+ * Emptied when the number is given back, so that nobody acts under a number that is another thread's by then. */
 typedef struct berth__memo {
     uint64_t key; /* 0: empty */
     void *slot, *value;

@@ -19,6 +19,8 @@ static _Atomic size_t after_count;
 static pthread_once_t after_once = PTHREAD_ONCE_INIT;
 static berth_stream *after_stream; /* a CPU stream that lives as long as the process; may be NULL */
 
+static void after_run(void *unused);
+
 static void after_create_stream(void)
 {
     if (berth_stream_create(berth_device_cpu(), &after_stream) != BERTH_OK)
@@ -29,7 +31,7 @@ static void after_create_stream(void)
 static bool after_is_due(const after *entry)
 {
     berth_status status = berth_event_query(entry->event);
-    return status == BERTH_OK || status == BERTH_DEVICE_LOST;
+    return !status || status == BERTH_DEVICE_LOST;
 }
 
 /* Call under the lock. */
@@ -49,6 +51,26 @@ static void after_call(after *entry)
     berth__heap_free(entry);
 }
 
+/* Puts an entry at the end, and lets our thread wait if it does not: it may have found the list empty while a caller that came
+ * by held the last entry. */
+static void after_put(after *entry)
+{
+    pthread_once(&after_once, after_create_stream);
+    pthread_mutex_lock(&after_lock);
+    entry->next = NULL;
+    *after_end = entry;
+    after_end = &entry->next;
+    atomic_fetch_add_explicit(&after_count, 1, memory_order_relaxed);
+    bool start = !after_thread_runs && after_stream;
+    after_thread_runs = after_thread_runs || start;
+    pthread_mutex_unlock(&after_lock);
+    if (start && berth_stream_call(after_stream, after_run, NULL) != BERTH_OK) {
+        pthread_mutex_lock(&after_lock);
+        after_thread_runs = false;
+        pthread_mutex_unlock(&after_lock);
+    }
+}
+
 /* The driver is asked with the entry taken out, not under the lock; entries that are not due go back to the end. */
 void berth__after_sweep(void)
 {
@@ -64,17 +86,21 @@ void berth__after_sweep(void)
         pthread_mutex_unlock(&after_lock);
         if (!entry)
             return;
-        if (after_is_due(entry)) {
+        if (after_is_due(entry))
             after_call(entry);
-            continue;
-        }
-        pthread_mutex_lock(&after_lock);
-        entry->next = NULL;
-        *after_end = entry;
-        after_end = &entry->next;
-        atomic_fetch_add_explicit(&after_count, 1, memory_order_relaxed);
-        pthread_mutex_unlock(&after_lock);
+        else
+            after_put(entry);
     }
+}
+
+/* A driver may refuse to wait because it is short of something, which passes; false: it does not. */
+static bool after_wait(const after *entry)
+{
+    enum { ATTEMPTS = 10 };
+    berth_status status = BERTH_INTERNAL;
+    for (int i = 0; i < ATTEMPTS && status && status != BERTH_DEVICE_LOST; i++)
+        status = berth_event_wait(entry->event);
+    return !status || status == BERTH_DEVICE_LOST;
 }
 
 /* On our thread: waits for the oldest, calls what is due, until nothing is left. */
@@ -90,10 +116,9 @@ static void after_run(void *unused)
         pthread_mutex_unlock(&after_lock);
         if (!oldest)
             return;
-        berth_status status = berth_event_wait(oldest->event);
+        bool passed = after_wait(oldest);
         pthread_mutex_lock(&after_lock);
         oldest->waited_for = false;
-        bool passed = status == BERTH_OK || status == BERTH_DEVICE_LOST;
         if (passed) {
             after **link = &after_first;
             while (*link != oldest)
@@ -113,10 +138,10 @@ static void after_run(void *unused)
 static berth_status after_mark(berth_stream *stream, berth_event **out)
 {
     berth_status status = berth_event_create(stream->device, out);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     status = berth_event_record(*out, stream);
-    if (status != BERTH_OK)
+    if (status)
         berth_event_destroy(*out);
     return status;
 }
@@ -128,22 +153,10 @@ berth_status berth__after_stream(berth_stream *stream, void (*fn)(void *context)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to wait for a stream");
     *entry = (after){.fn = fn, .context = context};
     berth_status status = after_mark(stream, &entry->event);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__heap_free(entry);
         return status;
     }
-    pthread_once(&after_once, after_create_stream);
-    pthread_mutex_lock(&after_lock);
-    *after_end = entry;
-    after_end = &entry->next;
-    atomic_fetch_add_explicit(&after_count, 1, memory_order_relaxed);
-    bool start = !after_thread_runs && after_stream;
-    after_thread_runs = after_thread_runs || start;
-    pthread_mutex_unlock(&after_lock);
-    if (start && berth_stream_call(after_stream, after_run, NULL) != BERTH_OK) {
-        pthread_mutex_lock(&after_lock);
-        after_thread_runs = false;
-        pthread_mutex_unlock(&after_lock);
-    }
+    after_put(entry);
     return BERTH_OK;
 }

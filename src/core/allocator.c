@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/header.h"
 #include "base/words.h"
 #include "berth/scope.h"
+#include "core/answer.h"
 
 /* ---- What an operation answers that the table lacks --------------------------------------------- */
 
@@ -89,6 +91,12 @@ static berth_status nothing_to_trim(void *self, size_t keep_bytes, size_t *relea
     return BERTH_OK;
 }
 
+static size_t any_size(void *self)
+{
+    (void)self;
+    return 1;
+}
+
 static berth_status no_snapshot(void *self, berth_block_fn visit, void *context)
 {
     (void)self, (void)visit, (void)context;
@@ -112,6 +120,7 @@ static const berth_allocator_ops absent_ops = {
     .clear_stats = no_clear_stats,
     .trim = nothing_to_trim,
     .snapshot = no_snapshot,
+    .granularity = any_size,
 };
 
 #define FILL(table, operation)                         \
@@ -138,6 +147,7 @@ static void fill_absent(berth_allocator_ops *ops)
     FILL(ops, clear_stats);
     FILL(ops, trim);
     FILL(ops, snapshot);
+    FILL(ops, granularity);
     if (!ops->allocated_size_slow)
         ops->allocated_size_slow = ops->allocated_size;
 }
@@ -152,12 +162,16 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
     a->ops = *ops;
     a->allocate = ops->allocate;
     a->deallocate = ops->deallocate;
+    a->straight_bytes = BERTH__BLOCK_MOST;
     a->embedded = true;
     a->header = BERTH__HEADER_NONE;
     a->knows_blocks = false;
     a->metered = false;
+    a->follows_streams = ops->record_use != NULL;
+    a->grain_bytes = 0;
     a->in_use = NULL;
     a->show_stats = NULL;
+    a->inner = NULL;
     atomic_init(&a->references, 1);
     fill_absent(&a->ops);
 }
@@ -178,14 +192,12 @@ berth_status berth__ops_copy(berth_allocator_ops *to, const berth_allocator_ops 
     return BERTH_OK;
 }
 
-berth_status berth__check_answer(const berth_allocator *a, berth_status status, uint64_t before,
-                                 size_t size_bytes, void **out)
+BERTH__COLD berth_status berth__refuse_answer(const berth_allocator *a, berth_status status, uint64_t before,
+                                              size_t size_bytes, void **out)
 {
-    if (BERTH_LIKELY(status == BERTH_OK && *out))
-        return BERTH_OK;
     *out = NULL;
     const char *name = a->ops.name(a->self);
-    if (status == BERTH_OK)
+    if (!status)
         return berth__fail(BERTH_INTERNAL, "%s answered BERTH_OK to a request for %s without a block", name,
                            BERTH__SIZE(size_bytes));
     char what[64];
@@ -198,7 +210,7 @@ static berth_status allocate_checked(void *self, size_t size_bytes, size_t align
                                      const berth_request *request, void **out)
 {
     berth_allocator *a = self;
-    uint64_t before = berth__failures();
+    uint64_t before = berth__failure_count;
     berth_status status = a->ops.allocate(a->self, size_bytes, alignment, request, out);
     return berth__check_answer(a, status, before, size_bytes, out);
 }
@@ -206,9 +218,9 @@ static berth_status allocate_checked(void *self, size_t size_bytes, size_t align
 static berth_status deallocate_checked(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth_allocator *a = self;
-    uint64_t before = berth__failures();
+    uint64_t before = berth__failure_count;
     berth_status status = a->ops.deallocate(a->self, p, size_bytes, stream);
-    return BERTH_LIKELY(status == BERTH_OK)
+    return BERTH_LIKELY(!status)
                ? BERTH_OK
                : berth__fail_unless_said(status, before, a->ops.name(a->self), "take a block back");
 }
@@ -220,7 +232,7 @@ berth_status berth_allocator_create(const berth_allocator_ops *ops, void *self, 
     *out = NULL;
     berth_allocator_ops complete;
     berth_status status = berth__ops_copy(&complete, ops);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (!complete.allocate || !complete.deallocate || !complete.destroy)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the table lacks %s, which every allocator needs",
@@ -281,8 +293,7 @@ static inline bool request_is_sound(const berth_allocator *a, size_t size_bytes,
                                     const berth_request *request, void *const *out)
 {
     return a && out && berth__is_power_of_two(alignment) && alignment <= BERTH_ALIGNMENT_MAX &&
-           size_bytes <= (size_t)PTRDIFF_MAX - BERTH_ALIGNMENT_MAX &&
-           (!request || request->struct_size >= sizeof *request);
+           size_bytes <= BERTH__BLOCK_MOST && (!request || request->struct_size >= sizeof *request);
 }
 
 /* What is refused, and what is empty: out of the way of the others. */
@@ -299,17 +310,63 @@ static __attribute__((noinline, cold)) berth_status allocate_rarely(berth_alloca
     return berth__allocate(a, size_bytes, alignment, request ? request : &berth__plain_request, out);
 }
 
+/* The checks that are left of a size that is neither 0 nor too large. */
+BERTH__INLINE berth_status allocate_checked_size(berth_allocator *a, size_t size_bytes, size_t alignment,
+                                                 const berth_request *request, void **out)
+{
+    if (BERTH_UNLIKELY(!out || alignment - 1 >= BERTH_ALIGNMENT_MAX || (alignment & (alignment - 1)) != 0 ||
+                       (request && request->struct_size < sizeof *request)))
+        return allocate_rarely(a, size_bytes, alignment, request, out);
+    *out = NULL;
+    return berth__allocate(a, size_bytes, alignment, request ? request : &berth__plain_request, out);
+}
+
+/* Of an allocator whose requests a replay may expect, or of a size that is refused. */
+static __attribute__((noinline)) berth_status allocate_unexpected(berth_allocator *a, size_t size_bytes,
+                                                                  size_t alignment,
+                                                                  const berth_request *request, void **out)
+{
+    if (BERTH_UNLIKELY(size_bytes - 1 >= BERTH__BLOCK_MOST))
+        return allocate_rarely(a, size_bytes, alignment, request, out);
+    return allocate_checked_size(a, size_bytes, alignment, request, out);
+}
+
+static const berth_step nothing_planned = {BERTH_STEP_FREE, UINT64_MAX};
+berth_run berth__no_run = {.next = &nothing_planned, .pending = UINT64_MAX};
+_Thread_local berth_run *berth__run_now = &berth__no_run;
+
+/* Whether a replay expects exactly this now. Without a request neither stream nor label is the caller's own. A size that
+ * is planned is one that the front lets pass, and a free's is not positive; an alignment that fits and has no bit in common
+ * with itself less one is a power of two. */
+BERTH__INLINE bool is_expected(const berth_run *run, const berth_allocator *a, size_t size_bytes,
+                               size_t alignment, const berth_request *request)
+{
+    const berth_step *step = run->next;
+    return BERTH_LIKELY(run->allocator == a) && BERTH_LIKELY(!request) &&
+           BERTH_LIKELY(size_bytes == step->size_bytes) && BERTH_LIKELY((ptrdiff_t)size_bytes > 0) &&
+           BERTH_LIKELY((__atomic_load_n(&run->pending, __ATOMIC_RELAXED) | (uintptr_t)run->stream |
+                         (uintptr_t)run->labels) == 0) &&
+           BERTH_LIKELY(((step->offset | run->alignment | alignment) & (alignment - 1)) == 0);
+}
+
 BERTH_HOT berth_status berth_allocate(berth_allocator *a, size_t size_bytes, size_t alignment,
                                       const berth_request *request, void **out)
 {
-    /* Without a branch for the request that most callers leave out, and with one limit that refuses 0 too. */
-    const berth_request *full = request ? request : &berth__plain_request;
-    if (BERTH_UNLIKELY(!a || !out || size_bytes - 1 >= (size_t)PTRDIFF_MAX - BERTH_ALIGNMENT_MAX ||
-                       alignment - 1 >= BERTH_ALIGNMENT_MAX || (alignment & (alignment - 1)) != 0 ||
-                       full->struct_size < sizeof *full))
+    if (BERTH_UNLIKELY(!a))
         return allocate_rarely(a, size_bytes, alignment, request, out);
-    *out = NULL;
-    return berth__allocate(a, size_bytes, alignment, full, out);
+    if (BERTH_LIKELY(size_bytes - 1 < a->straight_bytes))
+        return allocate_checked_size(a, size_bytes, alignment, request, out);
+    berth_run *run = berth__run_now;
+    if (BERTH_UNLIKELY(!is_expected(run, a, size_bytes, alignment, request) || !out))
+        return allocate_unexpected(a, size_bytes, alignment, request, out);
+    const berth_step *step = run->next;
+    BERTH_DCHECK(run->kind == BERTH_RUN_REPLAY && step->offset != UINT64_MAX,
+                 "[R3] only a replay expects something, at a place of its plan");
+    BERTH_DCHECK(alignment <= BERTH_ALIGNMENT_MAX && size_bytes <= BERTH__BLOCK_MOST,
+                 "[I2] what a plan expects is what the front lets pass");
+    __atomic_store_n(&run->next, step + 1, __ATOMIC_RELAXED);
+    *out = run->base + step->offset;
+    return BERTH_OK;
 }
 
 static berth_status no_allocator(void)
@@ -336,6 +393,13 @@ static berth_status not_live(berth_allocator *a, const void *p)
  * since the bytes of a block that is not live must not be read. */
 static berth_status old_size(berth_allocator *a, const void *p, size_t told_bytes, size_t *out)
 {
+    berth__header header;
+    if (a->header != BERTH__HEADER_NONE) { /* what was asked for: beyond it lies what nobody wrote */
+        if (!berth__header_read(p, &header))
+            return not_live(a, p);
+        *out = (size_t)berth__size_of_word(header.size_and_tag);
+        return BERTH_OK;
+    }
     if (told_bytes && !a->knows_blocks) {
         *out = told_bytes;
         return BERTH_OK;
@@ -343,16 +407,28 @@ static berth_status old_size(berth_allocator *a, const void *p, size_t told_byte
     berth_status status = a->ops.requested_size(a->self, p, out);
     if (status == BERTH_UNSUPPORTED) {
         status = a->ops.allocated_size_slow(a->self, p, out);
-        if (told_bytes && (status != BERTH_OK || told_bytes < *out))
+        if (told_bytes && (status || told_bytes < *out))
             *out = told_bytes;
     }
     if (status == BERTH_NOT_FOUND)
         return not_live(a, p);
-    if (status == BERTH_OK || told_bytes)
+    if (!status || told_bytes)
         return BERTH_OK;
     return berth__fail(BERTH_UNSUPPORTED,
                        "%s cannot tell how large the old block is; pass its size to berth_reallocate",
                        a->ops.name(a->self));
+}
+
+berth_status berth__finish_move(berth_allocator *a, void *p, size_t old_bytes, void *moved, size_t new_bytes,
+                                const berth_request *request, void **out)
+{
+    berth_status status = berth__deallocate(a, p, old_bytes, request->stream);
+    if (!berth__free_is_done(status)) {
+        (void)berth__deallocate(a, moved, new_bytes, request->stream);
+        return status;
+    }
+    *out = moved;
+    return BERTH_OK;
 }
 
 static berth_status move_block(berth_allocator *a, void *p, size_t old_bytes, size_t new_bytes,
@@ -360,24 +436,20 @@ static berth_status move_block(berth_allocator *a, void *p, size_t old_bytes, si
 {
     size_t held = 0;
     berth_status status = old_size(a, p, old_bytes, &held);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     void *moved = NULL;
     status = berth__allocate(a, new_bytes, alignment, request, &moved);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     size_t kept = held < new_bytes ? held : new_bytes;
     berth_device device = a->ops.device(a->self);
     if (device.kind != BERTH_DEVICE_UNKNOWN) /* a dry run has no bytes to copy */
         status = berth_copy(device, moved, p, kept, BERTH_COPY_DEVICE_TO_DEVICE, request->stream, true);
-    if (status == BERTH_OK)
-        status = berth__deallocate(a, p, old_bytes, request->stream);
-    if (status != BERTH_OK) {
-        berth__deallocate(a, moved, new_bytes, request->stream);
-        return status;
-    }
-    *out = moved;
-    return BERTH_OK;
+    if (!status)
+        return berth__finish_move(a, p, old_bytes, moved, new_bytes, request, out);
+    (void)berth__deallocate(a, moved, new_bytes, request->stream);
+    return status;
 }
 
 berth_status berth_reallocate(berth_allocator *a, void *p, size_t old_bytes, size_t new_bytes,
@@ -393,7 +465,7 @@ berth_status berth_reallocate(berth_allocator *a, void *p, size_t old_bytes, siz
         request = &berth__plain_request;
     if (new_bytes == 0 && !a->ops.allocates_empty(a->self))
         return berth__deallocate(a, p, old_bytes, request->stream);
-    uint64_t before = berth__failures();
+    uint64_t before = berth__failure_count;
     berth_status status = a->ops.reallocate(a->self, p, old_bytes, new_bytes, alignment, request, out);
     if (status == BERTH_UNSUPPORTED)
         status = move_block(a, p, old_bytes, new_bytes, alignment, request, out);
@@ -442,6 +514,13 @@ bool berth_allocator_allocates_empty(berth_allocator *a)
     return a && a->ops.allocates_empty(a->self);
 }
 
+size_t berth_allocator_granularity(berth_allocator *a)
+{
+    size_t bytes = a ? a->ops.granularity(a->self) : 1;
+    /* A user's answer: what is no unit says nothing. */
+    return berth__is_power_of_two(bytes) && bytes <= BERTH_ALIGNMENT_MAX ? bytes : 1;
+}
+
 typedef berth_status (*size_op)(void *self, const void *p, size_t *out);
 
 static berth_status ask_size(berth_allocator *a, size_op ask, const void *p, size_t *out)
@@ -450,7 +529,7 @@ static berth_status ask_size(berth_allocator *a, size_op ask, const void *p, siz
         return berth__fail(BERTH_INVALID_ARGUMENT, "a size query needs an allocator, a block and a result");
     size_t size = 0;
     berth_status status = ask(a->self, p, &size);
-    if (status == BERTH_OK)
+    if (!status)
         *out = size;
     return status;
 }
@@ -486,7 +565,7 @@ berth_status berth_stats_get(berth_allocator *a, berth_stats *out)
     /* The operation fills our whole struct; an older caller gets the part that it knows. */
     berth_stats full = {.struct_size = sizeof full};
     berth_status status = a->ops.stats(a->self, &full);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     size_t known = out->struct_size < sizeof full ? out->struct_size : sizeof full;
     full.struct_size = out->struct_size;

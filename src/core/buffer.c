@@ -3,8 +3,7 @@
  *     owner      allocator, data taken now or on first use
  *     view       no allocator, data from the caller
  *     adopted    no allocator, data from the caller, and a function that gives it back
- *     sub        no allocator, data inside the parent, which it retains
- */
+ *     sub        no allocator, data inside the parent, which it retains */
 #include <pthread.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@
 #include "base/thread.h"
 #include "berth/buffer.h"
 #include "core/after.h"
+#include "core/allocator.h"
 #include "device/device.h"
 
 /* Or, while one thread allocates, what berth__inside gave it, which is 2 at least: after a fork the child sees
@@ -69,7 +69,7 @@ berth_status berth_buffer_create(berth_allocator *allocator, size_t size_bytes, 
     buffer->alignment = alignment;
     buffer->allocator = berth_allocator_retain(allocator);
     berth_status status = lazy ? BERTH_OK : berth_buffer_allocate(buffer);
-    if (status != BERTH_OK) {
+    if (status) {
         berth_buffer_release(buffer);
         return status;
     }
@@ -85,7 +85,7 @@ static berth_status check_memory(const void *p, size_t size_bytes, berth_device 
         return berth__fail(BERTH_OVERFLOW, "%zu bytes from %p run past the end of memory", size_bytes, p);
     int32_t count = 0;
     berth_status status = berth_device_count((berth_device_kind)device.kind, &count);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (device.ordinal < 0 || device.ordinal >= count)
         return berth__fail(BERTH_INVALID_ARGUMENT, "there is no %s device %d to view memory of",
@@ -99,7 +99,7 @@ berth_status berth_buffer_view(void *p, size_t size_bytes, berth_device device, 
         return null_argument("out");
     *out = NULL;
     berth_status status = check_memory(p, size_bytes, device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth_buffer *view = new_buffer(size_bytes, device);
     if (!view)
@@ -119,7 +119,7 @@ berth_status berth_buffer_adopt(void *p, size_t size_bytes, berth_device device,
     if (!deleter)
         return null_argument("the deleter");
     berth_status status = berth_buffer_view(p, size_bytes, device, out);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     (*out)->deleter = deleter;
     (*out)->deleter_context = context;
@@ -141,7 +141,7 @@ berth_status berth_buffer_sub(berth_buffer *parent, size_t offset_bytes, size_t 
     if (!sub)
         return BERTH_OUT_OF_HOST_MEMORY;
     berth_status status = berth_buffer_allocate(parent);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__heap_free(sub);
         return status;
     }
@@ -159,15 +159,22 @@ berth_buffer *berth_buffer_retain(berth_buffer *buffer)
     return buffer;
 }
 
+static void give_block(const berth_buffer *buffer)
+{
+    berth_status status = berth_deallocate(buffer->allocator, buffer->data, buffer->size_bytes, NULL);
+    if (status)
+        berth__log(BERTH_LOG_ERROR, "the block of a buffer %s: %s",
+                   berth__free_is_done(status) ? "is given back" : "could not be given back",
+                   berth_last_error()->message);
+}
+
 void berth_buffer_release(berth_buffer *buffer)
 {
     /* A loop, not a recursion: subs of subs may be nested as deep as the user likes. */
     while (buffer && atomic_fetch_sub_explicit(&buffer->references, 1, memory_order_acq_rel) == 1) {
         berth_buffer *parent = buffer->parent;
-        if (buffer->allocator && buffer->data &&
-            berth_deallocate(buffer->allocator, buffer->data, buffer->size_bytes, NULL) != BERTH_OK)
-            berth__log(BERTH_LOG_ERROR, "the block of a buffer could not be given back: %s",
-                       berth_last_error()->message);
+        if (buffer->allocator && buffer->data)
+            give_block(buffer);
         if (buffer->deleter)
             buffer->deleter(buffer->deleter_context, buffer->data, buffer->size_bytes);
         berth_allocator_release(buffer->allocator);
@@ -194,7 +201,7 @@ berth_status berth_buffer_allocate(berth_buffer *buffer)
     /* With no lock held: the allocator may be anybody's code. */
     berth_status status =
         berth_allocate(buffer->allocator, buffer->size_bytes, buffer->alignment, NULL, &buffer->data);
-    atomic_store_explicit(&buffer->state, status == BERTH_OK ? BLOCK_HERE : BLOCK_NONE, memory_order_release);
+    atomic_store_explicit(&buffer->state, !status ? BLOCK_HERE : BLOCK_NONE, memory_order_release);
     berth__unpark_all(&buffer->state);
     return status;
 }
@@ -234,7 +241,7 @@ typedef struct job {
     berth_buffer *dst, *src; /* retained once the job is on a stream */
 } job;
 
-static berth_status run(const job *work, berth_stream *stream)
+static berth_status buffer_run(const job *work, berth_stream *stream)
 {
     if (work->peer.kind != BERTH_DEVICE_UNKNOWN)
         return berth_copy_between(work->device, work->to, work->peer, work->from, work->size_bytes, stream,
@@ -256,7 +263,7 @@ static void let_go(void *context)
 static void run_and_let_go(void *context)
 {
     const job *work = context;
-    if (run(work, NULL) != BERTH_OK)
+    if (buffer_run(work, NULL) != BERTH_OK)
         berth__log(BERTH_LOG_ERROR, "enqueued work on %zu bytes failed: %s", work->size_bytes,
                    berth_last_error()->message);
     let_go(context);
@@ -264,15 +271,18 @@ static void run_and_let_go(void *context)
 
 /* Has the buffers let go once the stream gets there. Where a stream's function may use the device it does so itself; a
  * function would stall other streams, and after an error never runs, so elsewhere an event is waited for on a thread
- * of ours. If neither can be had, waits here: work that is enqueued never outlives its buffers. */
+ * of ours. A driver that is short of something refuses the one and perhaps not the other. If neither can be had, waits
+ * here, though the stream may be one that the caller holds up: work that is enqueued never outlives its buffers. */
 static berth_status let_go_after(berth_stream *stream, job *work)
 {
-    berth_status status = stream->ops->calls_may_use_device ? berth_stream_call(stream, let_go, work)
-                                                            : berth__after_stream(stream, let_go, work);
-    if (status == BERTH_OK)
-        return BERTH_OK;
-    status = berth_stream_synchronize(stream);
-    if (status == BERTH_OK || status == BERTH_DEVICE_LOST)
+    enum { ATTEMPTS = 4 };
+    bool calls = stream->type->ops.abilities & BERTH_DEVICE_CALLS_USE_DEVICE;
+    for (int i = 0; i < ATTEMPTS; i++)
+        if ((calls && i % 2 == 0 ? berth_stream_call(stream, let_go, work)
+                                 : berth__after_stream(stream, let_go, work)) == BERTH_OK)
+            return BERTH_OK;
+    berth_status status = berth_stream_synchronize(stream);
+    if (!status || status == BERTH_DEVICE_LOST)
         let_go(work);
     else
         berth__log(BERTH_LOG_ERROR, "the buffers of enqueued work are kept for ever: %s",
@@ -280,7 +290,8 @@ static berth_status let_go_after(berth_stream *stream, job *work)
     return status;
 }
 
-static berth_status enqueue(const job *work, berth_buffer *dst, berth_buffer *src, berth_stream *stream)
+static berth_status buffer_enqueue(const job *work, berth_buffer *dst, berth_buffer *src,
+                                   berth_stream *stream)
 {
     job *kept = berth__heap_alloc(sizeof *kept);
     if (!kept)
@@ -291,11 +302,11 @@ static berth_status enqueue(const job *work, berth_buffer *dst, berth_buffer *sr
     berth_status status;
     if (stream->device.kind == BERTH_DEVICE_CPU) {
         status = berth_stream_call(stream, run_and_let_go, kept);
-        if (status == BERTH_OK)
+        if (!status)
             return BERTH_OK;
     } else {
-        status = run(kept, stream);
-        if (status == BERTH_OK)
+        status = buffer_run(kept, stream);
+        if (!status)
             return let_go_after(stream, kept);
     }
     let_go(kept);
@@ -345,17 +356,17 @@ static berth_status copy_staged(const span *s)
     void *staging = NULL;
     berth_status status =
         berth_device_allocate(source, BERTH_MEMORY_PINNED, piece, BERTH_ALIGNMENT, NULL, &staging);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    for (size_t done = 0; done < s->size_bytes && status == BERTH_OK; done += piece) {
+    for (size_t done = 0; done < s->size_bytes && !status; done += piece) {
         size_t size = s->size_bytes - done < piece ? s->size_bytes - done : piece;
         status = berth_copy(source, staging, from + done, size, BERTH_COPY_DEVICE_TO_HOST, NULL, false);
-        if (status == BERTH_OK)
+        if (!status)
             status =
                 berth_copy(s->dst->device, to + done, staging, size, BERTH_COPY_HOST_TO_DEVICE, NULL, false);
     }
     berth_status given = berth_device_release(source, BERTH_MEMORY_PINNED, staging, piece, NULL);
-    return status == BERTH_OK ? given : status;
+    return !status ? given : status;
 }
 
 static berth_status check_wait(const berth_stream *stream, bool need_sync)
@@ -374,7 +385,7 @@ static berth_status check_copy(berth_buffer *dst, berth_buffer *src, berth_strea
         !berth_device_equal(stream->device, src->device))
         return berth__fail(BERTH_INVALID_ARGUMENT,
                            "the stream belongs to %s device %d, neither the source's nor the destination's",
-                           stream->ops->name, (int)stream->device.ordinal);
+                           stream->type->name, (int)stream->device.ordinal);
     return BERTH_OK;
 }
 
@@ -384,29 +395,30 @@ static berth_status copy_span(const span *s, berth_stream *stream)
     job work;
     bool direct = one_device_copies(s, &work);
     if (direct && stream)
-        return enqueue(&work, s->dst, s->src, stream);
+        return buffer_enqueue(&work, s->dst, s->src, stream);
     if (direct)
-        return run(&work, NULL);
+        return buffer_run(&work, NULL);
     if (s->dst->device.kind == s->src->device.kind) { /* two devices of a kind may have a way of their own */
-        berth_status between = stream ? enqueue(&work, s->dst, s->src, stream) : run(&work, NULL);
+        berth_status between =
+            stream ? buffer_enqueue(&work, s->dst, s->src, stream) : buffer_run(&work, NULL);
         if (between != BERTH_UNSUPPORTED)
             return between;
     }
     /* Two devices that are not the host: done at once, but not before what the stream already has. */
     berth_status status = stream ? berth_stream_synchronize(stream) : BERTH_OK;
-    return status == BERTH_OK ? copy_staged(s) : status;
+    return !status ? copy_staged(s) : status;
 }
 
 static berth_status copy_checked(const span *s, berth_stream *stream, bool need_sync)
 {
     berth_status status = check_wait(stream, need_sync);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_buffer_allocate(s->src);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_buffer_allocate(s->dst);
-    if (status == BERTH_OK && s->size_bytes > 0)
+    if (!status && s->size_bytes > 0)
         status = copy_span(s, stream);
-    if (status == BERTH_OK && stream && need_sync)
+    if (!status && stream && need_sync)
         status = berth_stream_synchronize(stream);
     return status;
 }
@@ -415,7 +427,7 @@ berth_status berth_buffer_copy(berth_buffer *dst, berth_buffer *src, berth_strea
 {
     berth__after_sweep();
     berth_status status = check_copy(dst, src, stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (dst->size_bytes < src->size_bytes)
         return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes do not fit into a buffer of %zu",
@@ -454,13 +466,13 @@ berth_status berth_buffer_copy_range(berth_buffer *dst, size_t dst_offset, berth
     span s = {.dst = dst, .src = src, .to = dst_offset, .from = src_offset, .size_bytes = size_bytes};
     bool clip = flags & BERTH_RANGE_CLIP;
     berth_status status = check_copy(dst, src, stream);
-    if (status == BERTH_OK)
+    if (!status)
         status = fit_range(&s, src, src_offset, clip, "the source");
-    if (status == BERTH_OK)
+    if (!status)
         status = fit_range(&s, dst, dst_offset, clip, "the destination");
-    if (status == BERTH_OK)
+    if (!status)
         status = copy_checked(&s, stream, flags & BERTH_RANGE_WAIT);
-    if (status == BERTH_OK && copied)
+    if (!status && copied)
         *copied = s.size_bytes;
     return status;
 }
@@ -471,13 +483,13 @@ berth_status berth_buffer_zero(berth_buffer *buffer, berth_stream *stream, bool 
     if (buffer && stream && !berth_device_equal(stream->device, buffer->device))
         return berth__fail(BERTH_INVALID_ARGUMENT, "the stream belongs to another device than the buffer");
     berth_status status = check_wait(stream, need_sync);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_buffer_allocate(buffer);
-    if (status == BERTH_OK && buffer->size_bytes > 0) {
+    if (!status && buffer->size_bytes > 0) {
         job work = {.device = buffer->device, .to = buffer->data, .size_bytes = buffer->size_bytes};
-        status = stream ? enqueue(&work, buffer, NULL, stream) : run(&work, NULL);
+        status = stream ? buffer_enqueue(&work, buffer, NULL, stream) : buffer_run(&work, NULL);
     }
-    if (status == BERTH_OK && stream && need_sync)
+    if (!status && stream && need_sync)
         status = berth_stream_synchronize(stream);
     return status;
 }

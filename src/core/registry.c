@@ -17,6 +17,7 @@ struct entry {
     char *name;
     int32_t priority;
     berth_attributes attributes;
+    uint64_t order; /* guard: registry_lock; the later registered, the larger */
     berth_factory_fn factory;
     void *context;
     const char *file;
@@ -51,12 +52,12 @@ static uint64_t changes;                         /* guard: registry_lock; counts
 static _Atomic(berth_allocator *) kept_best;
 _Atomic(berth_allocator *) berth__kept_for_host;
 
-static void lock(void)
+static void lock_registry(void)
 {
     berth__spin_lock(&registry_lock, BERTH__RANK_REGISTRY);
 }
 
-static void unlock(void)
+static void unlock_registry(void)
 {
     berth__spin_unlock(&registry_lock, BERTH__RANK_REGISTRY);
 }
@@ -78,11 +79,11 @@ static void free_entry(struct entry *e)
 }
 
 /* Gives up one use; called without the lock, since the last one may run a user's destroy. */
-static void drop(struct entry *e)
+static void registry_drop(struct entry *e)
 {
-    lock();
+    lock_registry();
     bool last = --e->users == 0;
-    unlock();
+    unlock_registry();
     if (last)
         free_entry(e);
 }
@@ -111,7 +112,7 @@ static struct entry *new_entry(const berth_registration *r)
     return e;
 }
 
-static struct entry *find(const char *name, int32_t priority)
+static struct entry *registry_find(const char *name, int32_t priority)
 {
     struct entry *e = best_first;
     while (e && (e->priority != priority || strcmp(e->name, name) != 0))
@@ -128,6 +129,7 @@ static void insert(struct entry *e)
     e->next = *link;
     *link = e;
     forget_kept();
+    e->order = changes;
 }
 
 static berth_status check(const berth_registration *r)
@@ -149,25 +151,25 @@ static berth_status check(const berth_registration *r)
 berth_status berth_registry_add(const berth_registration *registration)
 {
     berth_status status = check(registration);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     struct entry *e = new_entry(registration);
     if (!e)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to register \"%s\"", registration->name);
-    lock();
-    const struct entry *earlier = find(e->name, e->priority);
+    lock_registry();
+    const struct entry *earlier = registry_find(e->name, e->priority);
     const char *file = earlier ? earlier->file : NULL;
     int line = earlier ? (int)earlier->line : 0;
     if (!earlier)
         insert(e);
-    unlock();
+    unlock_registry();
     if (!file)
         return BERTH_OK;
     status = berth__fail(BERTH_ALREADY_EXISTS,
                          "\"%s\" with priority %d, registered at %s:%d, was registered before at %s:%d; "
                          "choose another name or priority",
                          e->name, (int)e->priority, e->file, (int)e->line, file, line);
-    drop(e);
+    registry_drop(e);
     return status;
 }
 
@@ -184,7 +186,7 @@ berth_status berth_registry_add_factory(const char *name, int32_t priority, bert
                             .file = file,
                             .line = line};
     berth_status status = berth_registry_add(&r);
-    if (status != BERTH_OK)
+    if (status)
         berth__log(BERTH_LOG_ERROR, "%s", berth_last_error()->message);
     return status;
 }
@@ -204,8 +206,8 @@ berth_status berth_registry_remove(const char *name, int32_t priority)
 {
     if (!name)
         return no_name();
-    lock();
-    struct entry *e = find(name, priority);
+    lock_registry();
+    struct entry *e = registry_find(name, priority);
     if (e) {
         struct entry **link = &best_first;
         while (*link != e)
@@ -214,10 +216,10 @@ berth_status berth_registry_remove(const char *name, int32_t priority)
         e->listed = false;
         forget_kept();
     }
-    unlock();
+    unlock_registry();
     if (!e)
         return unknown(name, priority);
-    drop(e);
+    registry_drop(e);
     return BERTH_OK;
 }
 
@@ -229,7 +231,7 @@ static bool is_mine(const struct entry *e)
 }
 
 /* With the lock held, and let go while the factory runs: the entry's allocator, made if need be. */
-static berth_status make(struct entry *e, berth_allocator **out)
+static berth_status registry_make(struct entry *e, berth_allocator **out)
 {
     if (e == &system_entry) {
         *out = berth__system_default();
@@ -240,23 +242,23 @@ static berth_status make(struct entry *e, berth_allocator **out)
         if (is_mine(e))
             return berth__fail(BERTH_BUSY, "the factory of \"%s\" asks for its own allocator", e->name);
         uint32_t seen = atomic_load(&made);
-        unlock();
+        unlock_registry();
         berth__park(&made, seen, BERTH__PARK_FOR_EVER);
-        lock();
+        lock_registry();
     }
     if (!e->allocator) {
         berth_allocator *fresh = NULL;
         e->is_made_now = berth__inside();
         e->maker = pthread_self();
-        unlock();
+        unlock_registry();
         berth_status status = e->factory(e->context, &fresh);
-        lock();
+        lock_registry();
         e->is_made_now = 0;
         atomic_fetch_add(&made, 1);
         berth__unpark_all(&made);
-        if (status == BERTH_OK && !fresh)
+        if (!status && !fresh)
             status = berth__fail(BERTH_INTERNAL, "the factory of \"%s\" gave no allocator", e->name);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         e->allocator = fresh;
     }
@@ -264,17 +266,18 @@ static berth_status make(struct entry *e, berth_allocator **out)
     return e->listed ? BERTH_OK : unknown(e->name, e->priority);
 }
 
-/* `e` is in use once more; the lock is held, and not on return. */
-static berth_status make_and_unlock(struct entry *e, _Atomic(berth_allocator *) *kept, berth_allocator **out)
+/* `e` is in use once more; the lock is held, and not on return. The answer is kept if the list is still what it was at
+ * `since` changes. */
+static berth_status make_and_unlock(struct entry *e, _Atomic(berth_allocator *) *kept, uint64_t since,
+                                    berth_allocator **out)
 {
-    uint64_t before = changes;
     e->users++;
-    berth_status status = make(e, out);
-    if (status == BERTH_OK && kept && changes == before)
+    berth_status status = registry_make(e, out);
+    if (!status && kept && changes == since)
         atomic_store_explicit(kept, *out, memory_order_release);
-    unlock();
-    drop(e);
-    if (status != BERTH_OK)
+    unlock_registry();
+    registry_drop(e);
+    if (status)
         *out = NULL;
     return status;
 }
@@ -285,11 +288,11 @@ berth_status berth_registry_get(const char *name, int32_t priority, berth_alloca
         *out = NULL;
     if (!out || !name)
         return no_name();
-    lock();
-    struct entry *e = find(name, priority);
+    lock_registry();
+    struct entry *e = registry_find(name, priority);
     if (e)
-        return make_and_unlock(e, NULL, out);
-    unlock();
+        return make_and_unlock(e, NULL, 0, out);
+    unlock_registry();
     return unknown(name, priority);
 }
 
@@ -300,11 +303,17 @@ berth_status berth_registry_best(berth_allocator **out)
     *out = atomic_load_explicit(&kept_best, memory_order_acquire);
     if (BERTH_LIKELY(*out != NULL))
         return BERTH_OK;
-    lock();
-    if (best_first)
-        return make_and_unlock(best_first, &kept_best, out);
-    unlock();
-    return berth__fail(BERTH_NOT_FOUND, "no allocator is registered");
+    /* One that is taken out while its factory runs leaves another as the best; a list that never rests is not waited for. */
+    berth_status status = BERTH_NOT_FOUND;
+    for (int turn = 0; turn < 100 && status == BERTH_NOT_FOUND; turn++) {
+        lock_registry();
+        if (!best_first) {
+            unlock_registry();
+            return berth__fail(BERTH_NOT_FOUND, "no allocator is registered");
+        }
+        status = make_and_unlock(best_first, &kept_best, changes, out);
+    }
+    return status;
 }
 
 berth_status berth_registry_best_for(berth_attributes attributes, berth_allocator **out)
@@ -312,33 +321,46 @@ berth_status berth_registry_best_for(berth_attributes attributes, berth_allocato
     if (!out)
         return no_name();
     *out = NULL;
-    lock();
+    lock_registry();
     struct entry *e = best_first;
     while (e && !berth_attributes_within(attributes, e->attributes))
         e = e->next;
     if (e)
-        return make_and_unlock(e, NULL, out);
-    unlock();
+        return make_and_unlock(e, NULL, 0, out);
+    unlock_registry();
     return berth__fail(BERTH_UNSUPPORTED,
-                       "no registered allocator satisfies the attributes 0x%x; register one that does",
-                       (unsigned)attributes);
+                       "no registered allocator satisfies the attributes 0x%x; register one that does%s",
+                       (unsigned)attributes,
+                       attributes & BERTH_NIC_COMPATIBLE ? " (BERTH_NIC_COMPATIBLE: load libberth_ucx)" : "");
 }
 
-/* The best for the host whose factory works: a CPU allocator is always there. */
+/* Whether an entry comes after the one of `priority` and `order`, and was there when there had been `since` changes. */
+static bool comes_after(const struct entry *e, int64_t priority, uint64_t order, uint64_t since)
+{
+    return e->order <= since && (e->priority < priority || (e->priority == priority && e->order > order));
+}
+
+/* The best for the host whose factory works: a CPU allocator is always there. Entries may come and go while a factory
+ * runs, so that the next one is found by its place in the order, and not by how many there were before. */
 berth_allocator *berth__registry_find_for_host(void)
 {
     berth_allocator *found = NULL;
-    for (uint32_t skip = 0; !found; skip++) {
-        lock();
+    int64_t priority = INT64_MAX;
+    uint64_t order = 0, since = 0;
+    while (!found) {
+        lock_registry();
+        if (priority == INT64_MAX)
+            since = changes;
         struct entry *e = best_first;
-        for (uint32_t left = skip; e; e = e->next)
-            if ((e->attributes & BERTH_ON_HOST) && left-- == 0)
-                break;
+        while (e && !((e->attributes & BERTH_ON_HOST) && comes_after(e, priority, order, since)))
+            e = e->next;
         if (!e) {
-            unlock();
+            unlock_registry();
             return berth__system_default();
         }
-        if (make_and_unlock(e, &berth__kept_for_host, &found) != BERTH_OK)
+        priority = e->priority;
+        order = e->order;
+        if (make_and_unlock(e, &berth__kept_for_host, since, &found) != BERTH_OK)
             berth__log(BERTH_LOG_WARNING,
                        "the best allocator for the host cannot be had, the next one serves: %s",
                        berth_last_error()->message);
@@ -356,13 +378,13 @@ static berth_status copy_list(struct entry ***out, size_t *count)
         if (!list)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to list %zu registrations", room);
         size_t n = 0;
-        lock();
+        lock_registry();
         struct entry *e = best_first;
         for (; e && n < room; e = e->next)
             list[n++] = e;
         for (size_t i = 0; !e && i < n; i++)
             list[i]->users++;
-        unlock();
+        unlock_registry();
         if (!e) {
             *out = list;
             *count = n;
@@ -372,7 +394,7 @@ static berth_status copy_list(struct entry ***out, size_t *count)
     }
 }
 
-static berth_registration describe(struct entry *e)
+static berth_registration registry_describe(struct entry *e)
 {
     berth_registration r = {.struct_size = sizeof r,
                             .name = e->name,
@@ -382,9 +404,9 @@ static berth_registration describe(struct entry *e)
                             .context = e->context,
                             .file = e->file,
                             .line = e->line};
-    lock();
+    lock_registry();
     r.allocator = e == &system_entry ? berth__system_default() : e->allocator;
-    unlock();
+    unlock_registry();
     return r;
 }
 
@@ -395,13 +417,13 @@ berth_status berth_registry_visit(berth_registration_fn visit, void *context)
     struct entry **list = NULL;
     size_t count = 0;
     berth_status status = copy_list(&list, &count);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     bool more = true;
     for (size_t i = 0; i < count; i++) {
-        berth_registration r = describe(list[i]);
+        berth_registration r = registry_describe(list[i]);
         more = more && visit(context, &r);
-        drop(list[i]);
+        registry_drop(list[i]);
     }
     berth__heap_free(list);
     return BERTH_OK;

@@ -25,7 +25,7 @@ static berth_status init_elements(const berth_type *type, char *first, size_t co
         return BERTH_OK;
     for (size_t i = 0; i < count; i++) {
         berth_status status = type->init(first + i * type->size_bytes, type->context);
-        if (status != BERTH_OK) {
+        if (status) {
             fini_elements(type, first, i);
             return status;
         }
@@ -40,15 +40,15 @@ berth_status berth_allocate_array(berth_allocator *a, const berth_type *type, si
         *out = NULL;
     size_t bytes = 0;
     berth_status status = type_bytes(type, count, &bytes);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     void *p = NULL;
     status = berth_allocate(a, bytes, type->alignment ? type->alignment : BERTH_ALIGNMENT, request,
                             out ? &p : NULL);
-    if (status != BERTH_OK || !p)
+    if (status || !p)
         return status;
     status = init_elements(type, p, count);
-    if (status != BERTH_OK) {
+    if (status) {
         berth_deallocate(a, p, bytes, request ? request->stream : NULL);
         return status;
     }
@@ -61,7 +61,7 @@ berth_status berth_deallocate_array(berth_allocator *a, const berth_type *type, 
 {
     size_t bytes = 0;
     berth_status status = type_bytes(type, count, &bytes);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (!a)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the allocator is NULL");

@@ -1,5 +1,5 @@
 /* Decorators: a table that forwards everything, and users' wrappers that change some of it. */
-#include "core/allocator.h"
+#include "core/answer.h"
 
 /* ---- The forwarding table ------------------------------------------------------------------------ */
 
@@ -74,7 +74,8 @@ static berth_status forward_snapshot(void *self, berth_block_fn visit, void *con
     X(device, berth_device)           \
     X(memory_kind, berth_memory_kind) \
     X(tracks_sizes, bool)             \
-    X(allocates_empty, bool)
+    X(allocates_empty, bool)          \
+    X(granularity, size_t)
 
 /* X(operation): the ones that ask for a block's size. */
 #define SIZE_QUESTIONS(X) X(requested_size) X(allocated_size) X(allocated_size_slow)
@@ -122,14 +123,19 @@ const berth_allocator_ops berth__forward_ops = {
     .clear_stats = forward_clear_stats,
     .trim = forward_trim,
     .snapshot = forward_snapshot,
+    .granularity = forward_granularity,
 };
 
 void berth__wrapper_init(berth__wrapper *w, const berth_allocator_ops *ops, berth_allocator *inner)
 {
     berth__allocator_init(&w->base, ops, w);
-    w->inner = berth_allocator_retain(inner);
+    w->inner = w->base.inner = berth_allocator_retain(inner);
     w->base.knows_blocks = inner->knows_blocks && ops->requested_size == forward_requested_size;
     w->base.metered = inner->metered;
+    if (ops->record_use == forward_record_use)
+        w->base.follows_streams = inner->follows_streams;
+    if (ops->allocated_size == forward_allocated_size)
+        w->base.grain_bytes = inner->grain_bytes;
     if (ops->stats == forward_stats) {
         w->base.in_use = inner->in_use;
         w->base.in_use_self = inner->in_use_self;
@@ -147,7 +153,7 @@ void berth__wrapper_init(berth__wrapper *w, const berth_allocator_ops *ops, bert
 void berth__wrapper_finish(berth__wrapper *w)
 {
     berth_allocator_release(w->inner);
-    w->inner = NULL;
+    w->inner = w->base.inner = NULL;
 }
 
 /* ---- Users' wrappers ----------------------------------------------------------------------------- */
@@ -164,7 +170,7 @@ static berth_status user_allocate(void *self, size_t size_bytes, size_t alignmen
                                   const berth_request *request, void **out)
 {
     struct user_wrapper *w = self;
-    uint64_t before = berth__failures();
+    uint64_t before = berth__failure_count;
     berth_status status = w->ops.allocate(w->self, size_bytes, alignment, request, out);
     return berth__check_answer(&w->base.base, status, before, size_bytes, out);
 }
@@ -172,10 +178,10 @@ static berth_status user_allocate(void *self, size_t size_bytes, size_t alignmen
 static berth_status user_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     struct user_wrapper *w = self;
-    uint64_t before = berth__failures();
+    uint64_t before = berth__failure_count;
     berth_status status = w->ops.deallocate(w->self, p, size_bytes, stream);
     const berth_allocator *a = &w->base.base;
-    return BERTH_LIKELY(status == BERTH_OK)
+    return BERTH_LIKELY(!status)
                ? BERTH_OK
                : berth__fail_unless_said(status, before, a->ops.name(a->self), "take a block back");
 }
@@ -282,6 +288,7 @@ static berth_allocator_ops user_table(const berth_allocator_ops *given)
     TAKE(clear_stats);
     TAKE(trim);
     TAKE(snapshot);
+    TAKE(granularity);
     /* A forwarded reallocate would pass by the wrapper's own allocate: without one of its own the front moves
      * the block through both. */
     if (given->allocate || given->deallocate)
@@ -299,7 +306,7 @@ berth_status berth_wrapper_create(berth_allocator *inner, const berth_allocator_
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", out ? "the inner allocator" : "out");
     berth_allocator_ops copy;
     berth_status status = berth__ops_copy(&copy, given);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     struct user_wrapper *w = berth__heap_alloc(sizeof *w);
     if (!w)

@@ -8,6 +8,9 @@ enum { meter_fresh = 0, meter_shared = 1, meter_owned = 2 /* + the thread's numb
 /* Half of what a slot may hold is taken at once, so that a free right after does not overflow it. */
 #define REFILL (BERTH__METER_CREDIT / 2)
 
+/* Large frees after which a thread keeps what it frees: at first, and at most. */
+enum { KEEPS_AFTER_FIRST = 16, KEEPS_AFTER_MOST = 1 << 20 };
+
 #define LOAD BERTH__SLOT_LOAD
 #define STORE BERTH__SLOT_STORE
 
@@ -39,14 +42,56 @@ static int64_t meter_take_credit(berth__slot *slot, uint32_t *count)
     return credit;
 }
 
+static int64_t meter_take_large_credit(berth__slot *slot, uint32_t *count)
+{
+    STORE(slot->takes, 0);
+    if (LOAD(slot->credit_max) > BERTH__METER_CREDIT)
+        STORE(slot->credit_max, BERTH__METER_CREDIT);
+    return meter_take_credit(slot, count);
+}
+
+/* Takes all credit back, so that none is above 64 KiB for a while: the peak is about to rise. Not inside. */
+static __attribute__((noinline)) void meter_collect_large(berth__meter *m)
+{
+    berth__slots_stop(&m->slots);
+    if (LOAD(m->keeps_large)) {
+        atomic_fetch_sub(&m->claimed, berth__slots_sum(&m->slots, NULL, meter_take_large_credit, NULL));
+        uint32_t after = LOAD(m->keeps_after);
+        STORE(m->keeps_after, after == 0                 ? 2 * KEEPS_AFTER_FIRST
+                              : after < KEEPS_AFTER_MOST ? 2 * after
+                                                         : after);
+        atomic_store(&m->keeps_large, false);
+    }
+    berth__slots_resume(&m->slots);
+}
+
+/* Inside: whether a slot of a shared meter keeps what its thread frees, now that a free exceeds its credit. */
+static bool meter_keeps_large(berth__meter *m, berth__slot *slot)
+{
+    BERTH_DCHECK(LOAD(m->owner) == meter_shared && !m->exact, "[M3] the owner of a meter keeps all it frees");
+    if (LOAD(slot->credit_max) > BERTH__METER_CREDIT)
+        return true;
+    uint32_t after = LOAD(m->keeps_after), frees = LOAD(slot->takes) + 1;
+    STORE(slot->takes, frees);
+    if (frees < (after ? after : KEEPS_AFTER_FIRST))
+        return false;
+    atomic_store(&m->keeps_large, true); /* before the credit: see meter_claim */
+    STORE(slot->credit_max, INT64_MAX);
+    return true;
+}
+
 /* While stopped: claimed is what is in use. */
 static void meter_collect(berth__meter *m)
 {
+    BERTH_DCHECK(berth__slots_are_stopped(&m->slots), "[S1] all credit is taken while stopped");
     atomic_fetch_sub(&m->claimed, berth__slots_sum(&m->slots, NULL, meter_take_credit, NULL));
+    BERTH_DCHECK(LOAD(m->claimed) >= 0, "[M1] what is in use is never below 0");
 }
 
 static void meter_share(berth__meter *m)
 {
+    BERTH_DCHECK(berth__slots_are_locked(&m->slots), "[B1] with the lock");
+    BERTH_DCHECK(LOAD(m->owner) != meter_shared, "[M3] a meter becomes shared once");
     berth__slots_stop_locked(&m->slots);
     meter_collect(m);
     uint32_t owner = LOAD(m->owner);
@@ -95,40 +140,62 @@ static berth__slot *meter_enter_any(berth__meter *m)
 
 static void meter_raise_peak(berth__meter *m, int64_t to)
 {
+    BERTH_DCHECK(to >= 0, "[M1] what is claimed is never below 0");
     int64_t peak = LOAD(m->peak);
     while (peak < to && !atomic_compare_exchange_weak_explicit(&m->peak, &peak, to, memory_order_relaxed,
                                                                memory_order_relaxed))
         ;
 }
 
-/* What is still missing after the slot's credit comes from the common figure, and some more for the next ones. The
- * slot is entered, or the common one, which keeps no credit. True if anything was missing. */
-static bool meter_claim(berth__meter *m, berth__slot *slot, int64_t size)
+/* Raises what is claimed, unless the peak would rise while slots hold more than 64 KiB. Who begins to keep more right
+ * after that was asked frees a block that was in use while this one was allocated. */
+static bool meter_raise_claimed(berth__meter *m, int64_t by)
 {
+    int64_t claimed = LOAD(m->claimed);
+    BERTH_DCHECK(by > 0, "[M1] claims are for what credit does not cover");
+    do {
+        if (claimed + by > LOAD(m->peak) && atomic_load(&m->keeps_large))
+            return false;
+    } while (!atomic_compare_exchange_weak(&m->claimed, &claimed, claimed + by));
+    return true;
+}
+
+/* What is still missing after the slot's credit comes from the common figure, and some more for the next ones. The
+ * slot is entered, or the common one, which keeps no credit. False, and nothing changed: meter_collect_large first. */
+static bool meter_claim(berth__meter *m, berth__slot *slot, int64_t size, bool *grew)
+{
+    BERTH_DCHECK(size >= 0 && LOAD(slot->credit) >= 0, "[M1] credit was claimed");
     int64_t missing = size - LOAD(slot->credit);
+    *grew = missing > 0;
     if (missing <= 0) {
         STORE(slot->credit, -missing);
-        return false;
+        return true;
     }
     /* Asked now that it cannot change: the meter may have become shared just before. */
     bool owned = LOAD(m->owner) != meter_shared, alone = slot == &m->slots.common;
     int64_t extra = owned || alone || m->exact || size >= REFILL ? 0 : REFILL;
     if (owned) /* the owner alone moves the figure: no locked instruction */
         STORE(m->claimed, LOAD(m->claimed) + missing);
-    else
-        atomic_fetch_add_explicit(&m->claimed, missing + extra, memory_order_relaxed);
-    if (!owned && !alone && !m->exact)
+    else if (!meter_raise_claimed(m, missing + extra))
+        return false;
+    if (!owned && !alone && !m->exact && LOAD(slot->credit_max) == 0)
         STORE(slot->credit_max, BERTH__METER_CREDIT);
     BERTH_DCHECK(!alone || extra == 0, "[M1] the common slot keeps no credit");
     STORE(slot->credit, extra);
     meter_raise_peak(m, LOAD(m->claimed)); /* [M2] */
+    BERTH_DCHECK(LOAD(m->peak) >= missing, "[M2] the peak is not below what is claimed");
     return true;
 }
 
 bool berth__meter_take_slow(berth__meter *m, uint64_t size_bytes)
 {
+    bool grew = false;
     berth__slot *slot = meter_enter_any(m);
-    bool grew = meter_claim(m, slot, (int64_t)size_bytes);
+    while (BERTH_UNLIKELY(!meter_claim(m, slot, (int64_t)size_bytes, &grew))) {
+        berth__slots_leave_any(&m->slots, slot);
+        meter_collect_large(m);
+        slot = meter_enter_any(m);
+    }
     berth__slot_hold(slot, 1);
     berth__slot_count(slot, size_bytes);
     berth__slots_leave_any(&m->slots, slot);
@@ -140,14 +207,17 @@ bool berth__meter_take_slow(berth__meter *m, uint64_t size_bytes)
 /* What is too much for the slot goes back. It is entered, or the common one. */
 static void meter_return(berth__meter *m, berth__slot *slot, int64_t size)
 {
+    BERTH_DCHECK(size >= 0 && LOAD(slot->credit) >= 0, "[M1] credit was claimed");
     int64_t credit = LOAD(slot->credit) + size;
     bool keeps = slot != &m->slots.common && !m->exact, owned = LOAD(m->owner) != meter_shared;
-    int64_t keep = !keeps ? 0 : owned || credit <= BERTH__METER_CREDIT ? credit : REFILL;
+    bool all = keeps && (owned || credit <= BERTH__METER_CREDIT || meter_keeps_large(m, slot));
+    int64_t keep = all ? credit : keeps ? REFILL : 0;
     if (credit > keep)
         atomic_fetch_sub_explicit(&m->claimed, credit - keep, memory_order_relaxed);
-    if (keeps && !owned)
+    if (keeps && !owned && LOAD(slot->credit_max) == 0)
         STORE(slot->credit_max, BERTH__METER_CREDIT);
-    BERTH_DCHECK(owned || keep <= BERTH__METER_CREDIT, "[M3] a slot of a shared meter keeps 64 KiB at most");
+    BERTH_DCHECK(owned || keep <= BERTH__METER_CREDIT || LOAD(m->keeps_large),
+                 "[M3] a slot of a shared meter keeps 64 KiB at most, or is known to keep more");
     STORE(slot->credit, keep);
 }
 
@@ -203,16 +273,15 @@ static int64_t meter_bad_slot(berth__slot *slot, uint32_t *bad)
     return credit;
 }
 
+static bool meter_agrees(const void *meter, int64_t credit)
+{
+    const berth__meter *m = meter;
+    return credit <= LOAD(m->claimed) && LOAD(m->claimed) <= LOAD(m->peak);
+}
+
 bool berth__meter_is_valid(berth__meter *m)
 {
-    uint32_t bad = 0;
-    if (berth__inside() >> 1 > 1) /* a child: other threads may have been in the middle of a call */
-        return true;
-    berth__slots_lock(&m->slots);
-    int64_t credit = berth__slots_sum(&m->slots, NULL, meter_bad_slot, &bad), claimed = LOAD(m->claimed);
-    bool valid = bad == 0 && credit <= claimed && claimed <= LOAD(m->peak);
-    berth__slots_unlock(&m->slots);
-    return valid;
+    return berth__slots_are_valid(&m->slots, meter_bad_slot, meter_agrees, m);
 }
 
 void berth__meter_read(berth__meter *m, berth_stats *out)
@@ -231,6 +300,8 @@ void berth__meter_clear(berth__meter *m)
     berth__slots_stop(&m->slots);
     meter_collect(m);
     berth__slots_clear_counts_stopped(&m->slots);
+    BERTH_DCHECK(berth__slots_sum(&m->slots, NULL, meter_credit_of, NULL) == 0,
+                 "[M6] with all credit collected, claimed is what is in use");
     STORE(m->peak, LOAD(m->claimed));
     berth__slots_resume(&m->slots);
 }

@@ -5,11 +5,16 @@
  *
  *       claimed  =  in use  +  credit of all slots          [M1]
  *       peak     >= claimed                                 [M2]   so it is never below the true peak
- *       credit   <= 64 KiB a slot once several threads came [M3]   so it is above it by no more than that
+ *       credit   <= 64 KiB a slot when the peak rises       [M3]   so it is above it by no more than that
  *
  * The first thread owns the meter: its credit has no bound, claimed is the peak itself, and it is exact without a
  * single locked instruction. When a second thread comes, the owner is stopped for a moment, the credit collected,
  * and from then on all take and return theirs in pieces. Clearing collects the credit in the same way.
+ *
+ * A thread that goes on to free and allocate blocks larger than its credit may keep what it frees, all of it, so that
+ * such pairs meet nobody either. Then the peak does not rise before all threads are stopped and that credit is
+ * collected. How many such frees it takes doubles each time, so that threads that grow while others free large blocks
+ * soon go without.
  *
  * An exact meter gives no credit: one locked addition for each call. Limits and true peaks are a quota's business
  * (count/quota.h): a thread that grows under one meets the others at a lock, under a meter once in 32 KiB.
@@ -31,6 +36,9 @@ typedef struct berth__meter {
     /* written whenever credit is taken or returned */
     _Atomic int64_t claimed;
     _Atomic int64_t peak;
+    _Atomic bool keeps_large; /* some slots of a shared meter may hold more than 64 KiB */
+    _Atomic uint32_t
+        keeps_after; /* so many large frees of a thread; written while stopped, 0: the first number */
 } berth__meter;
 
 void berth__meter_init(berth__meter *m, bool exact);
@@ -59,6 +67,7 @@ bool berth__meter_is_valid(berth__meter *m);
 /* The credit of a slot that is entered: false, and nothing changed, if it does not suffice or would be too much. */
 BERTH__INLINE bool berth__meter_take_at(berth__slot *slot, uint64_t size_bytes)
 {
+    BERTH_DCHECK(size_bytes <= INT64_MAX, "[M1] figures are signed: no block is larger");
     int64_t credit = BERTH__SLOT_LOAD(slot->credit) - (int64_t)size_bytes;
     if (BERTH_UNLIKELY(credit < 0))
         return false;
@@ -67,6 +76,7 @@ BERTH__INLINE bool berth__meter_take_at(berth__slot *slot, uint64_t size_bytes)
 }
 BERTH__INLINE bool berth__meter_give_at(berth__slot *slot, uint64_t size_bytes)
 {
+    BERTH_DCHECK(size_bytes <= INT64_MAX, "[M1] figures are signed: no block is larger");
     int64_t credit = BERTH__SLOT_LOAD(slot->credit) + (int64_t)size_bytes;
     if (BERTH_UNLIKELY(credit > BERTH__SLOT_LOAD(slot->credit_max)))
         return false;

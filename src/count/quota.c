@@ -11,6 +11,7 @@
 
 void berth__quota_init(berth__quota *q, int64_t cap_bytes)
 {
+    BERTH_DCHECK(cap_bytes >= 0, "[Q2] a limit is not below 0");
     memset(q, 0, sizeof *q);
     atomic_init(&q->cap, cap_bytes);
 }
@@ -37,6 +38,8 @@ static int64_t quota_sum_credit(berth__slot *slot, uint32_t *count)
 /* Counts those whose threads must be told that they are closed now. */
 static int64_t quota_close_slot(berth__slot *slot, uint32_t *closed)
 {
+    BERTH_DCHECK(!LOAD(slot->open) || slot->called_back == 0,
+                 "[Q1] an open slot's credit is all its thread's");
     if (LOAD(slot->open)) {
         STORE(slot->open, BERTH__QUOTA_CLOSED);
         ++*closed;
@@ -79,6 +82,8 @@ static int64_t quota_call_back_for_peak(berth__slot *slot, uint32_t *changed)
 /* From then on claimed is what is in use, and the credit of `except`. */
 static void quota_call_all_back(berth__quota *q, const berth__slot *except, berth__slot_fn close)
 {
+    BERTH_DCHECK(!except || except->called_back == 0, "[Q1] who claims has settled first");
+    BERTH_DCHECK(berth__slots_are_locked(&q->slots), "[B1] credit is called back with the lock");
     enum { TRIES = 100 };
     uint32_t closed = 0, changed = 1;
     berth__slots_sum(&q->slots, except, close, &closed);
@@ -100,7 +105,11 @@ static void quota_call_all_back(berth__quota *q, const berth__slot *except, bert
 /* With the lock held, by the slot's thread: what is left of its credit. */
 static int64_t quota_settle(berth__quota *q, berth__slot *slot)
 {
+    BERTH_DCHECK(slot == berth__slot_of(&q->slots, berth__thread()),
+                 "[Q1] a thread's credit is written by that thread alone");
+    BERTH_DCHECK(berth__slots_are_locked(&q->slots), "[B1] with the lock");
     int64_t credit = quota_credit_of(slot);
+    BERTH_DCHECK(credit >= 0, "[Q1] no more was called back than there was");
     slot->called_back = 0;
     /* A limit was set below what is in use: until enough is free again nobody keeps credit. */
     if (LOAD(q->claimed) > LOAD(q->cap)) {
@@ -115,6 +124,8 @@ static int64_t quota_settle(berth__quota *q, berth__slot *slot)
  * that has no credit could get some by a free, while another that was looked at already takes. */
 static bool quota_claim(berth__quota *q, const berth__slot *slot, int64_t bytes)
 {
+    BERTH_DCHECK(berth__slots_are_locked(&q->slots), "[B1] with the lock");
+    BERTH_DCHECK(bytes > 0, "[Q1] claims are for what credit does not cover");
     if (bytes > LOAD(q->cap) - LOAD(q->claimed))
         quota_call_all_back(q, slot, q->rises ? quota_close_slot : quota_close_if_it_has);
     if (bytes > LOAD(q->cap) - LOAD(q->claimed)) {
@@ -123,6 +134,7 @@ static bool quota_claim(berth__quota *q, const berth__slot *slot, int64_t bytes)
         STORE(q->cap, LOAD(q->claimed) + bytes); /* [M8] the slot has no credit left: all of it is in use */
     }
     STORE(q->claimed, LOAD(q->claimed) + bytes);
+    BERTH_DCHECK(q->rises || LOAD(q->claimed) <= LOAD(q->cap), "[Q2] a limit is never exceeded");
     return true;
 }
 
@@ -130,7 +142,9 @@ static bool quota_claim(berth__quota *q, const berth__slot *slot, int64_t bytes)
 static int64_t quota_claim_extra(berth__quota *q)
 {
     int64_t part = (LOAD(q->cap) - LOAD(q->claimed)) / 8, extra = part < REFILL ? part : REFILL;
+    BERTH_DCHECK(extra >= 0, "[Q2] credit is given out below the cap only");
     STORE(q->claimed, LOAD(q->claimed) + extra);
+    BERTH_DCHECK(LOAD(q->claimed) <= LOAD(q->cap), "[Q2] credit stays below the cap");
     return extra;
 }
 
@@ -138,6 +152,7 @@ static int64_t quota_claim_extra(berth__quota *q)
  * threads grow each of them comes here anyway, and who closes an open slot has to pass the heavy barrier. */
 static void quota_open(berth__quota *q, berth__slot *slot, bool claimed)
 {
+    BERTH_DCHECK(berth__slots_are_locked(&q->slots), "[B1] a slot is opened with the lock");
     uint32_t how = (berth__inside() & 1) != 0 ? BERTH__QUOTA_OPEN : BERTH__QUOTA_OPEN_FENCED;
     bool may = LOAD(q->claimed) <= LOAD(q->cap) && (!q->rises || !claimed || LOAD(slot->credit) > 0);
     BERTH_DCHECK(slot->called_back == 0, "[Q1] an open slot's credit is all its thread's");
@@ -147,6 +162,7 @@ static void quota_open(berth__quota *q, berth__slot *slot, bool claimed)
 /* The thread has taken, down to `credit`, and did not find its slot open as it should be. */
 bool berth__quota_take_fenced(berth__slot *slot, int64_t credit, uint64_t size_bytes)
 {
+    BERTH_DCHECK(credit >= 0, "[Q1] what was taken was there");
     if (LOAD(slot->open) == BERTH__QUOTA_OPEN_FENCED) {
         atomic_thread_fence(memory_order_seq_cst);
         if (LOAD(slot->open) == BERTH__QUOTA_OPEN_FENCED)
@@ -169,6 +185,7 @@ bool berth__quota_take_slow(berth__quota *q, uint64_t size_bytes)
     bool taken = missing <= 0 || quota_claim(q, slot, missing);
     if (slot && taken)
         STORE(slot->credit, missing <= 0 ? -missing : quota_claim_extra(q));
+    BERTH_DCHECK(!slot || LOAD(slot->credit) >= 0, "[Q1] credit was claimed");
     if (slot)
         quota_open(q, slot, missing > 0);
     BERTH_DCHECK(LOAD(q->claimed) <= LOAD(q->cap) || !taken || missing <= 0,
@@ -185,6 +202,7 @@ void berth__quota_give_slow(berth__quota *q, uint64_t size_bytes)
         return;
     }
     berth__slots_lock(&q->slots);
+    BERTH_DCHECK(LOAD(q->claimed) >= (int64_t)size_bytes, "[Q1] what is given back was claimed");
     STORE(q->claimed, LOAD(q->claimed) - (int64_t)size_bytes);
     berth__slots_unlock(&q->slots);
 }
@@ -193,6 +211,7 @@ void berth__quota_give_slow(berth__quota *q, uint64_t size_bytes)
 
 void berth__quota_set_cap(berth__quota *q, int64_t cap_bytes)
 {
+    BERTH_DCHECK(cap_bytes >= 0 && !q->rises, "[Q2] a limit is set, a peak is not");
     berth__slots_lock(&q->slots);
     /* Credit given out under another cap is not used under this one. */
     quota_call_all_back(q, NULL, quota_close_slot);
@@ -203,8 +222,10 @@ void berth__quota_set_cap(berth__quota *q, int64_t cap_bytes)
 void berth__quota_clear(berth__quota *q)
 {
     berth__slots_lock(&q->slots);
+    BERTH_DCHECK(q->rises, "[M8] a peak is cleared, a limit is not");
     quota_call_all_back(q, NULL, quota_close_slot);
     STORE(q->cap, LOAD(q->claimed));
+    BERTH_DCHECK(LOAD(q->cap) >= 0, "[M8] a peak was in use");
     berth__slots_unlock(&q->slots);
 }
 
@@ -215,16 +236,15 @@ static int64_t quota_bad_slot(berth__slot *slot, uint32_t *bad)
     return quota_credit_of(slot);
 }
 
+static bool quota_agrees(const void *quota, int64_t credit)
+{
+    const berth__quota *q = quota;
+    return credit <= LOAD(q->claimed) && (!q->rises || LOAD(q->claimed) <= LOAD(q->cap));
+}
+
 bool berth__quota_is_valid(berth__quota *q)
 {
-    uint32_t bad = 0;
-    if (berth__inside() >> 1 > 1) /* a child: other threads may have been in the middle of a call */
-        return true;
-    berth__slots_lock(&q->slots);
-    int64_t credit = berth__slots_sum(&q->slots, NULL, quota_bad_slot, &bad), claimed = LOAD(q->claimed);
-    bool valid = bad == 0 && credit <= claimed && (!q->rises || claimed <= LOAD(q->cap));
-    berth__slots_unlock(&q->slots);
-    return valid;
+    return berth__slots_are_valid(&q->slots, quota_bad_slot, quota_agrees, q);
 }
 
 void berth__quota_read(berth__quota *q, berth_stats *out)

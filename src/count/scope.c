@@ -38,6 +38,7 @@ static bool exit_key_works; /* written by `once` */
 
 static void leave_holder(void *holder)
 {
+    BERTH_DCHECK(!atomic_load(&((berth__holder *)holder)->ended), "[M9] a thread's record is left once");
     berth__holder_mine = NULL;
     berth__scope_forget();
     atomic_store_explicit(&((berth__holder *)holder)->ended, true, memory_order_release);
@@ -60,6 +61,8 @@ static void clear_counts(berth__holder *holder)
 /* With the lock held: one whose thread is gone with all that it held, else a new one. */
 static berth__holder *find_holder(void)
 {
+    BERTH_DCHECK(berth__spin_is_mine(&records_lock, BERTH__RANK_THREADS),
+                 "[B1] records are found with their lock");
     for (berth__holder *holder = atomic_load(&holders); holder; holder = holder->next) {
         if (!atomic_load_explicit(&holder->ended, memory_order_acquire) || berth__holder_held(holder) != 0)
             continue;
@@ -83,6 +86,7 @@ static berth__holder *find_holder(void)
 
 berth__holder *berth__holder_take(void)
 {
+    BERTH_DCHECK(!berth__holder_mine, "[M9] a thread has one record");
     pthread_once(&once, set_up);
     berth__fork_lock(&records_lock, BERTH__RANK_THREADS);
     berth__holder *holder = exit_key_works ? find_holder() : NULL;
@@ -106,10 +110,11 @@ static uint64_t hash_text(const char *text)
     return hash ^ hash >> 32;
 }
 
-/* With the lock held: the label of `text`, made if need be. The last one stands for all that came too late.
- */
-static berth__label *intern(const char *text)
+/* With the lock held: the label of `text`, made if need be. The last one stands for all that came too late. */
+static berth__label *scope_intern(const char *text)
 {
+    BERTH_DCHECK(berth__spin_is_mine(&records_lock, BERTH__RANK_THREADS),
+                 "[B1] labels are made with the lock");
     uint32_t count = LOAD(label_count);
     size_t place = hash_text(text) % PLACES;
     for (; label_places[place]; place = (place + 1) % PLACES)
@@ -120,6 +125,7 @@ static berth__label *intern(const char *text)
     labels[count].text = count == BERTH__LABELS_MAX - 1 ? "(further labels)" : text;
     labels[count].number = count;
     labels[count].quota.rises = true;
+    BERTH_DCHECK(!berth__accounts[count + 1].label, "[M10] an account is written once");
     berth__accounts[count + 1].label = &labels[count];
     label_places[place] = count + 1;
     atomic_store_explicit(&label_count, count + 1, memory_order_release);
@@ -129,7 +135,7 @@ static berth__label *intern(const char *text)
 berth__label *berth__label_find(berth__holder *holder, const char *text)
 {
     berth__fork_lock(&records_lock, BERTH__RANK_THREADS);
-    berth__label *label = intern(text ? text : "");
+    berth__label *label = scope_intern(text ? text : "");
     berth__fork_unlock(&records_lock, BERTH__RANK_THREADS);
     size_t place = berth__label_place(text);
     if (holder) {
@@ -150,9 +156,12 @@ static uint64_t tag_of(berth__holder *mine, berth__label *label)
     berth__fork_lock(&records_lock, BERTH__RANK_THREADS);
     uint32_t tag = account_count < BERTH__ACCOUNTS_MAX ? account_count++ : label->number + 1;
     berth__fork_unlock(&records_lock, BERTH__RANK_THREADS);
+    BERTH_DCHECK(!berth__accounts[tag].label || tag <= BERTH__LABELS_MAX, "[M10] an account is written once");
     if (tag > BERTH__LABELS_MAX)
         berth__accounts[tag] = (berth__account){mine, label};
     mine->tags[label->number] = (uint16_t)tag;
+    BERTH_DCHECK(tag != 0 && berth__accounts[tag].label == label,
+                 "[M10] an account stands before a block bears its tag");
     return tag;
 }
 
@@ -169,6 +178,7 @@ uint64_t berth__account_find(const berth_request *request)
     if (tag <= BERTH__LABELS_MAX) /* the thread is not counted for: nothing short about it */
         return tag;
     mine->cache[berth__label_place(text)].tag = tag;
+    BERTH_DCHECK(berth__accounts[tag].holder == mine, "[M10] the tag is the thread's own");
     berth__slot *slot = berth__slot_of(&label->quota.slots, berth__thread());
     if (!request->label && slot)
         berth__thread_memos.scope = (berth__memo){tag << BERTH__TAG_SHIFT, slot, mine};
@@ -179,6 +189,7 @@ uint64_t berth__account_find(const berth_request *request)
 static void see_elsewhere(berth__holder *mine)
 {
     int64_t freed = atomic_load_explicit(&mine->freed_elsewhere_bytes, memory_order_acquire);
+    BERTH_DCHECK(freed >= LOAD(mine->elsewhere_seen_bytes), "[M9] what others freed only rises");
     STORE(mine->room_bytes, LOAD(mine->room_bytes) + freed - LOAD(mine->elsewhere_seen_bytes));
     STORE(mine->elsewhere_seen_bytes, freed);
 }
@@ -187,6 +198,7 @@ static void see_elsewhere(berth__holder *mine)
 static void set_peak(berth__holder *mine, int64_t peak_bytes)
 {
     STORE(mine->room_bytes, LOAD(mine->room_bytes) + peak_bytes - LOAD(mine->peak_bytes));
+    BERTH_DCHECK(LOAD(mine->room_bytes) >= 0, "[M9] a thread holds no more than its peak");
     STORE(mine->peak_bytes, peak_bytes);
 }
 
@@ -208,7 +220,9 @@ static berth__holder *look_at_mine(void)
 
 void berth__holder_add_slow(berth__holder *mine, uint64_t size_bytes)
 {
+    BERTH_DCHECK(mine == berth__holder_mine, "[M9] a record is written by its thread");
     see_elsewhere(mine);
+    BERTH_DCHECK(LOAD(mine->room_bytes) >= 0, "[M9] a thread holds no more than its peak");
     int64_t room = LOAD(mine->room_bytes) - (int64_t)size_bytes;
     if (room < 0)
         STORE(mine->peak_bytes, LOAD(mine->peak_bytes) - room);
@@ -217,7 +231,10 @@ void berth__holder_add_slow(berth__holder *mine, uint64_t size_bytes)
 
 void berth__account_add(uint64_t tag, uint64_t size_bytes)
 {
+    BERTH_DCHECK(tag < BERTH__ACCOUNTS_MAX, "[M10] a block bears the tag of an account");
     const berth__account *account = &berth__accounts[tag];
+    BERTH_DCHECK(!account->holder || account->holder == berth__holder_mine,
+                 "[M9] a thread counts its own allocations");
     if (account->label)
         (void)berth__quota_take(&account->label->quota, size_bytes);
     if (account->holder)
@@ -226,7 +243,9 @@ void berth__account_add(uint64_t tag, uint64_t size_bytes)
 
 void berth__account_sub(uint64_t tag, uint64_t size_bytes)
 {
+    BERTH_DCHECK(tag < BERTH__ACCOUNTS_MAX, "[M10] a block bears the tag of an account");
     const berth__account *account = &berth__accounts[tag];
+    BERTH_DCHECK(!account->holder || account->label, "[M10] a thread's account is one of a label");
     if (account->label)
         berth__quota_give(&account->label->quota, size_bytes);
     if (account->holder)
@@ -287,6 +306,7 @@ static void count_scope(berth__holder *mine, const berth_scope *scope)
 static void end_innermost(void)
 {
     berth_scope *scope = innermost;
+    BERTH_DCHECK(scope != NULL, "[M9] a scope that ends was begun");
     berth__count_now();
     berth__holder *mine = look_at_mine();
     innermost = scope->outer;

@@ -70,9 +70,10 @@ berth__label *berth__label_find(berth__holder *holder, const char *text);
 /* The label of a request: its own, else the thread's innermost scope; NULL if there is neither. */
 static inline const char *berth__label_text(const berth_request *request)
 {
-    if (request->label)
+    /* Laid out for a request without a label outside of scopes; the others take a jump. */
+    if (BERTH_UNLIKELY(request->label != NULL))
         return request->label;
-    return berth__scope_innermost ? berth__scope_innermost->label : NULL;
+    return BERTH_UNLIKELY(berth__scope_innermost != NULL) ? berth__scope_innermost->label : NULL;
 }
 
 /* The calling thread's record; NULL if there is no memory for one. */
@@ -90,6 +91,7 @@ static inline size_t berth__label_place(const char *text)
 /* The label of a text (NULL: none). */
 static inline berth__label *berth__label_of(berth__holder *holder, const char *text)
 {
+    BERTH_DCHECK(holder == berth__holder_mine, "[M9] a record is its thread's alone");
     size_t place = berth__label_place(text);
     if (BERTH_LIKELY(holder->cache[place].text == text && holder->cache[place].label))
         return holder->cache[place].label;
@@ -131,6 +133,7 @@ static inline void berth__count_now(void)
         return;
     berth__counts_late.count = NULL;
     late.count(late.context);
+    BERTH_DCHECK(!berth__counts_late.count, "[M9] nobody else comes to count late meanwhile");
     berth__counts_late = late;
 }
 
@@ -148,6 +151,7 @@ void berth__holder_add_slow(berth__holder *mine, uint64_t size_bytes);
 /* The calling thread got `size_bytes`. */
 static inline void berth__holder_add(berth__holder *mine, uint64_t size_bytes)
 {
+    BERTH_DCHECK(mine == berth__holder_mine, "[M9] a record is its thread's alone");
     int64_t room = atomic_load_explicit(&mine->room_bytes, memory_order_relaxed) - (int64_t)size_bytes;
     if (BERTH_LIKELY(room >= 0))
         atomic_store_explicit(&mine->room_bytes, room, memory_order_relaxed);
@@ -158,6 +162,7 @@ static inline void berth__holder_add(berth__holder *mine, uint64_t size_bytes)
 /* It freed some of its own. */
 static inline void berth__holder_sub_own(berth__holder *mine, uint64_t size_bytes)
 {
+    BERTH_DCHECK(mine == berth__holder_mine, "[M9] a record is its thread's alone");
     int64_t room = atomic_load_explicit(&mine->room_bytes, memory_order_relaxed);
     atomic_store_explicit(&mine->room_bytes, room + (int64_t)size_bytes, memory_order_relaxed);
 }

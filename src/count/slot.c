@@ -19,6 +19,7 @@ void berth__slots_finish(berth__slots *t)
 
 static berth__slot *slot_add_piece(berth__slots *t, uint32_t piece)
 {
+    BERTH_DCHECK(piece < BERTH__SLOTS_PIECES, "[S2] there is a piece for every number");
     size_t size = slot_piece_count(piece) * sizeof(berth__slot);
     berth__slot *slots = berth__heap_aligned(size, 64), *present = NULL;
     if (!slots)
@@ -61,8 +62,23 @@ int64_t berth__slots_sum(berth__slots *t, const berth__slot *except, berth__slot
     return sum;
 }
 
+bool berth__slots_are_valid(berth__slots *t, berth__slot_fn each,
+                            bool (*agrees)(const void *figures, int64_t credit), const void *figures)
+{
+    uint32_t bad = 0;
+    if (berth__is_child())
+        return true;
+    berth__slots_lock(t);
+    int64_t credit = berth__slots_sum(t, NULL, each, &bad);
+    bool valid = bad == 0 && agrees(figures, credit);
+    berth__slots_unlock(t);
+    return valid;
+}
+
 void berth__slots_visit_beside(berth__slots *t, void (*each)(void *context, void *beside), void *context)
 {
+    BERTH_DCHECK(berth__slots_are_stopped(t) || berth__slots_has(t, BERTH__MARK_CLOSING),
+                 "[S1] what lies beside slots is looked at while stopped");
     for (uint32_t i = 0; i < BERTH__SLOTS_FIRST; i++)
         if (t->first[i].beside)
             each(context, t->first[i].beside);
@@ -116,6 +132,7 @@ static int64_t slot_wait_each(berth__slot *slot, uint32_t *count)
 
 void berth__slots_stop_locked(berth__slots *t)
 {
+    BERTH_DCHECK(berth__slots_are_locked(t), "[B1] who stops a table has its lock");
     uint32_t before = atomic_fetch_or(&t->stopped, BERTH__SLOTS_STOPPED);
     BERTH_DCHECK(!(before & BERTH__SLOTS_STOPPED), "[S1] one at a time stops a table");
     if (before & BERTH__SLOTS_CLOSED)
@@ -126,6 +143,7 @@ void berth__slots_stop_locked(berth__slots *t)
 
 void berth__slots_resume_locked(berth__slots *t)
 {
+    BERTH_DCHECK(berth__slots_are_locked(t), "[B1] who resumes a table has its lock");
     BERTH_DCHECK(BERTH__SLOT_LOAD(t->stopped) & BERTH__SLOTS_STOPPED, "[S1] what is resumed was stopped");
     atomic_fetch_and_explicit(&t->stopped, ~(uint32_t)BERTH__SLOTS_STOPPED, memory_order_release);
 }
@@ -173,6 +191,8 @@ berth__slot *berth__slots_enter_any(berth__slots *t, berth__slot *slot)
 
 void berth__slots_leave_any(berth__slots *t, berth__slot *slot)
 {
+    BERTH_DCHECK(BERTH__SLOT_LOAD(slot->busy) != 0 || berth__slots_are_locked(t),
+                 "[S1] who leaves was inside, or has the lock");
     if (slot == &t->common)
         berth__slots_unlock(t);
     else
@@ -195,6 +215,8 @@ void berth__slots_count(berth__slots *t, uint64_t size_bytes)
 {
     berth__slot *slot = berth__slots_enter_any(t, berth__slot_of(t, berth__thread()));
     berth__slot_count(slot, size_bytes);
+    BERTH_DCHECK(BERTH__SLOT_LOAD(slot->largest) <= BERTH__SLOT_LOAD(slot->total_bytes),
+                 "[M5] the largest is one of those counted");
     berth__slots_leave_any(t, slot);
 }
 
@@ -213,7 +235,8 @@ static int64_t slot_total(berth__slot *slot, uint32_t *count)
 static uint64_t slot_largest(berth__slots *t)
 {
     uint64_t largest = BERTH__SLOT_LOAD(t->common.largest), here;
-    for (uint32_t thread = 0; thread < BERTH__SLOTS_FIRST; thread++)
+    uint32_t end = berth__thread_numbers_end(); /* as in berth__slots_sum: 32 lines of the cache are many */
+    for (uint32_t thread = 0; thread < BERTH__SLOTS_FIRST && thread < end; thread++)
         if ((here = BERTH__SLOT_LOAD(t->first[thread].largest)) > largest)
             largest = here;
     for (uint32_t piece = 0; piece < BERTH__SLOTS_PIECES; piece++) {
@@ -245,6 +268,7 @@ static int64_t slot_clear_counts(berth__slot *slot, uint32_t *count)
 
 void berth__slots_clear_counts_stopped(berth__slots *t)
 {
+    BERTH_DCHECK(berth__slots_are_locked(t), "[B1] with the lock");
     BERTH_DCHECK(BERTH__SLOT_LOAD(t->stopped) & BERTH__SLOTS_STOPPED,
                  "[S1] others' slots are written while stopped");
     berth__slots_sum(t, NULL, slot_clear_counts, NULL);

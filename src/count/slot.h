@@ -30,6 +30,7 @@
 typedef struct berth__slot {
     _Atomic uint32_t busy;  /* berth__inside while its thread is, else 0 */
     _Atomic uint32_t takes; /* a quota's: how often the thread took; written by it alone [M8] */
+                            /* a meter's: frees that were too large for the credit; written as that is */
     _Atomic int64_t credit; /* a quota's: written by its thread alone, at any time */
     union {
         struct { /* a meter's: written by the slot's thread while busy, by others while stopped */
@@ -89,6 +90,15 @@ void berth__slots_finish(berth__slots *t);
 
 void berth__slots_lock(berth__slots *t);
 void berth__slots_unlock(berth__slots *t);
+/* For assertions: the calling thread has the lock; and nobody is inside. */
+static inline bool berth__slots_are_locked(const berth__slots *t)
+{
+    return berth__spin_is_mine(&t->lock, BERTH__RANK_METER);
+}
+static inline bool berth__slots_are_stopped(const berth__slots *t)
+{
+    return (BERTH__SLOT_LOAD(t->stopped) & BERTH__SLOTS_STOPPED) != 0;
+}
 
 /* With the lock, once: from now on fast paths may be tried, if there is an asymmetric barrier. */
 void berth__slots_allow_fast(berth__slots *t);
@@ -114,6 +124,11 @@ BERTH__INLINE berth__slot *berth__slot_fast(berth__slots *t)
 /* The sum of what `each` answers for every slot that a thread may have used, but for `except`, which may be NULL. */
 typedef int64_t (*berth__slot_fn)(berth__slot *slot, uint32_t *count);
 int64_t berth__slots_sum(berth__slots *t, const berth__slot *except, berth__slot_fn each, uint32_t *count);
+
+/* For walkers of figures over slots. `each` counts what is wrong with one and answers its credit; `agrees` looks at the
+ * common figures with the sum. Both run with the lock held. */
+bool berth__slots_are_valid(berth__slots *t, berth__slot_fn each,
+                            bool (*agrees)(const void *figures, int64_t credit), const void *figures);
 
 /* ---- Inside ---------------------------------------------------------------------------------------- */
 

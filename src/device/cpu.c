@@ -14,9 +14,9 @@ static size_t page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static berth_status cpu_count(berth_device_kind kind, int32_t *count)
+static berth_status cpu_count(void *self, int32_t *count)
 {
-    (void)kind;
+    (void)self;
     *count = 1;
     return BERTH_OK;
 }
@@ -40,9 +40,9 @@ static void read_name(char *name, size_t room)
     fclose(file);
 }
 
-static berth_status cpu_describe(berth_device device, berth_device_info *info)
+static berth_status cpu_describe(void *self, berth_device device, berth_device_info *info)
 {
-    (void)device;
+    (void)self, (void)device;
     long pages = sysconf(_SC_PHYS_PAGES);
     read_name(info->name, sizeof info->name);
     info->total_bytes = pages > 0 ? (uint64_t)pages * page_bytes() : 0;
@@ -53,9 +53,9 @@ static berth_status cpu_describe(berth_device device, berth_device_info *info)
 }
 
 /* What the kernel thinks can be taken without swapping; that counts pages of files it would give up. */
-static berth_status cpu_memory(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes)
+static berth_status cpu_memory(void *self, berth_device device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-    (void)device;
+    (void)self, (void)device;
     unsigned long long kib = 0;
     char line[128];
     FILE *file = fopen("/proc/meminfo", "re");
@@ -120,10 +120,10 @@ static berth_status allocate_pinned(size_t size_bytes, size_t alignment, void **
     return BERTH_OK;
 }
 
-static berth_status cpu_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
+static berth_status cpu_allocate(void *self, berth_device device, berth_memory_kind kind, size_t size_bytes,
                                  size_t alignment, berth_stream *stream, void **out)
 {
-    (void)device, (void)stream;
+    (void)self, (void)device, (void)stream;
     if (kind == BERTH_MEMORY_PINNED)
         return allocate_pinned(size_bytes, alignment, out);
     void *p = NULL;
@@ -133,10 +133,10 @@ static berth_status cpu_allocate(berth_device device, berth_memory_kind kind, si
     return BERTH_OK;
 }
 
-static berth_status cpu_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                                berth_stream *stream)
+static berth_status cpu_release(void *self, berth_device device, berth_memory_kind kind, void *p,
+                                size_t size_bytes, berth_stream *stream)
 {
-    (void)device, (void)stream;
+    (void)self, (void)device, (void)stream;
     if (kind != BERTH_MEMORY_PINNED)
         free(p);
     else if (munmap(p, berth__align_up(size_bytes, page_bytes())) != 0)
@@ -147,10 +147,10 @@ static berth_status cpu_release(berth_device device, berth_memory_kind kind, voi
 
 /* ---- Copies -------------------------------------------------------------------------------------- */
 
-static berth_status cpu_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
+static berth_status cpu_copy(void *self, berth_device device, void *dst, const void *src, size_t size_bytes,
                              berth_copy_kind kind, berth_stream *stream)
 {
-    (void)device, (void)kind;
+    (void)self, (void)device, (void)kind;
     if (!stream) {
         memmove(dst, src, size_bytes);
         return BERTH_OK;
@@ -159,9 +159,10 @@ static berth_status cpu_copy(berth_device device, void *dst, const void *src, si
     return berth__cpu_enqueue((cpu_stream *)stream, &task);
 }
 
-static berth_status cpu_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream)
+static berth_status cpu_zero(void *self, berth_device device, void *dst, size_t size_bytes,
+                             berth_stream *stream)
 {
-    (void)device;
+    (void)self, (void)device;
     if (!stream) {
         memset(dst, 0, size_bytes);
         return BERTH_OK;
@@ -172,18 +173,17 @@ static berth_status cpu_zero(berth_device device, void *dst, size_t size_bytes, 
 
 /* ---- Address space ------------------------------------------------------------------------------- */
 
-static berth_status cpu_granularity(berth_device device, size_t *out)
+static berth_status cpu_granularity(void *self, berth_device device, size_t *out)
 {
-    (void)device;
+    (void)self, (void)device;
     *out = page_bytes();
     return BERTH_OK;
 }
 
-/* At the start of a huge page: then huge pages fit, and a program's places in it do not vary from run to run.
- */
-static berth_status cpu_reserve(berth_device device, size_t size_bytes, void **out)
+/* At the start of a huge page: then huge pages fit, and a program's places in it do not vary from run to run. */
+static berth_status cpu_reserve(void *self, berth_device device, size_t size_bytes, void **out)
 {
-    (void)device;
+    (void)self, (void)device;
     void *p = map_aligned(size_bytes, (size_t)2 << 20, PROT_NONE, MAP_NORESERVE);
     if (p == MAP_FAILED)
         return berth__fail_driver(BERTH_OUT_OF_HOST_MEMORY, errno, strerror(errno),
@@ -192,18 +192,18 @@ static berth_status cpu_reserve(berth_device device, size_t size_bytes, void **o
     return BERTH_OK;
 }
 
-static berth_status cpu_unreserve(berth_device device, void *base, size_t size_bytes)
+static berth_status cpu_unreserve(void *self, berth_device device, void *base, size_t size_bytes)
 {
-    (void)device;
+    (void)self, (void)device;
     if (munmap(base, size_bytes) != 0)
         return berth__fail_driver(BERTH_BAD_FREE, errno, strerror(errno),
                                   "%p is not a reservation of %zu bytes", base, size_bytes);
     return BERTH_OK;
 }
 
-static berth_status cpu_map(berth_device device, void *p, size_t size_bytes)
+static berth_status cpu_map(void *self, berth_device device, void *p, size_t size_bytes)
 {
-    (void)device;
+    (void)self, (void)device;
     if (mprotect(p, size_bytes, PROT_READ | PROT_WRITE) != 0)
         return berth__fail_driver(BERTH_OUT_OF_HOST_MEMORY, errno, strerror(errno),
                                   "%zu bytes at %p could not be mapped", size_bytes, p);
@@ -211,9 +211,9 @@ static berth_status cpu_map(berth_device device, void *p, size_t size_bytes)
 }
 
 /* A fresh mapping in the same place gives the pages back and keeps the addresses. */
-static berth_status cpu_unmap(berth_device device, void *p, size_t size_bytes)
+static berth_status cpu_unmap(void *self, berth_device device, void *p, size_t size_bytes)
 {
-    (void)device;
+    (void)self, (void)device;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     if (mmap(p, size_bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED)
         return berth__fail_driver(BERTH_OUT_OF_HOST_MEMORY, errno, strerror(errno),
@@ -221,9 +221,11 @@ static berth_status cpu_unmap(berth_device device, void *p, size_t size_bytes)
     return BERTH_OK;
 }
 
-const berth__device_ops berth__cpu_device_ops = {
-    .struct_size = sizeof(berth__device_ops),
+const berth_device_ops berth__cpu_device_ops = {
+    .struct_size = sizeof(berth_device_ops),
     .name = "cpu",
+    .memory_kinds = 1u << BERTH_MEMORY_DEVICE | 1u << BERTH_MEMORY_PINNED | 1u << BERTH_MEMORY_MANAGED,
+    .abilities = BERTH_DEVICE_CALLS_USE_DEVICE,
     .count = cpu_count,
     .describe = cpu_describe,
     .memory = cpu_memory,
@@ -247,5 +249,4 @@ const berth__device_ops berth__cpu_device_ops = {
     .unreserve = cpu_unreserve,
     .map = cpu_map,
     .unmap = cpu_unmap,
-    .calls_may_use_device = true,
 };

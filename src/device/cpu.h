@@ -139,17 +139,18 @@ void berth__cpu_timelines_after_fork(bool child);
 
 /* ---- The parts of the table in cpu_stream.c ------------------------------------------------------- */
 
-berth_status berth__cpu_stream_create(berth_device device, berth_stream **out);
-void berth__cpu_stream_destroy(berth_stream *stream);
-berth_status berth__cpu_stream_query(berth_stream *stream);
-berth_status berth__cpu_stream_synchronize(berth_stream *stream);
-berth_status berth__cpu_stream_wait_event(berth_stream *stream, berth_event *event);
-berth_status berth__cpu_stream_call(berth_stream *stream, void (*fn)(void *context), void *context);
-berth_status berth__cpu_event_create(berth_device device, berth_event **out);
-berth_status berth__cpu_event_record(berth_event *event, berth_stream *stream);
-berth_status berth__cpu_event_query(berth_event *event);
-berth_status berth__cpu_event_wait(berth_event *event);
-void berth__cpu_event_destroy(berth_event *event);
+berth_status berth__cpu_stream_create(void *self, berth_device device, berth_stream **out);
+void berth__cpu_stream_destroy(void *self, berth_stream *stream);
+berth_status berth__cpu_stream_query(void *self, berth_stream *stream);
+berth_status berth__cpu_stream_synchronize(void *self, berth_stream *stream);
+berth_status berth__cpu_stream_wait_event(void *self, berth_stream *stream, berth_event *event);
+berth_status berth__cpu_stream_call(void *self, berth_stream *stream, void (*fn)(void *context),
+                                    void *context);
+berth_status berth__cpu_event_create(void *self, berth_device device, berth_event **out);
+berth_status berth__cpu_event_record(void *self, berth_event *event, berth_stream *stream);
+berth_status berth__cpu_event_query(void *self, berth_event *event);
+berth_status berth__cpu_event_wait(void *self, berth_event *event);
+void berth__cpu_event_destroy(void *self, berth_event *event);
 berth_status berth__cpu_enqueue(cpu_stream *stream, const cpu_task *task);
 
 #endif

@@ -8,15 +8,16 @@ typedef struct cpu_event {
     _Atomic uint64_t mark; /* timeline and number in one word, so that query and record may race */
 } cpu_event;
 
-static cpu_stream *of(berth_stream *stream)
+static cpu_stream *cpu_of(berth_stream *stream)
 {
     return (cpu_stream *)stream;
 }
 
 /* ---- Life ---------------------------------------------------------------------------------------- */
 
-berth_status berth__cpu_stream_create(berth_device device, berth_stream **out)
+berth_status berth__cpu_stream_create(void *self, berth_device device, berth_stream **out)
 {
+    (void)self, (void)device;
     berth__cpu_watch_forks();
     cpu_stream *stream = berth__heap_aligned(sizeof *stream, _Alignof(cpu_stream));
     if (!stream)
@@ -27,7 +28,6 @@ berth_status berth__cpu_stream_create(berth_device device, berth_stream **out)
         berth__heap_free(stream);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a stream's timeline, or 2^18 are in use");
     }
-    berth__stream_init(&stream->base, device);
     atomic_store_explicit(&stream->timeline->owner, &stream->base, memory_order_relaxed);
     stream->process = berth__cpu_process();
     atomic_init(&stream->enqueued, atomic_load(&stream->timeline->completed));
@@ -47,9 +47,10 @@ static void free_stream(cpu_stream *stream)
     berth__heap_free(stream);
 }
 
-void berth__cpu_stream_destroy(berth_stream *base)
+void berth__cpu_stream_destroy(void *self, berth_stream *base)
 {
-    cpu_stream *stream = of(base);
+    (void)self;
+    cpu_stream *stream = cpu_of(base);
     /* After a fork its lock and queue are as some thread of the parent left them: not touched, not freed. */
     if (stream->process != berth__cpu_process())
         return;
@@ -73,9 +74,7 @@ static void run_task(cpu_stream *stream, const cpu_task *task)
         memset(task->u.copy.dst, 0, task->u.copy.size_bytes);
         break;
     case CPU_CALL:
-        berth__running_stream = &stream->base;
-        task->u.call.fn(task->u.call.context);
-        berth__running_stream = NULL;
+        berth_stream_run(&stream->base, task->u.call.fn, task->u.call.context);
         break;
     case CPU_WAIT:
         break; /* it has been passed, else it would not run */
@@ -150,7 +149,7 @@ void berth__cpu_stream_resume(cpu_stream *stream)
 /* ---- Enqueuing ----------------------------------------------------------------------------------- */
 
 /* Call under the lock. */
-static bool grow(cpu_stream *stream)
+static bool cpu_grow(cpu_stream *stream)
 {
     if (stream->capacity > SIZE_MAX / 2 / sizeof(cpu_task))
         return false;
@@ -176,12 +175,12 @@ static berth_status lost(const berth_stream *stream)
 }
 
 /* Adds the task and sees to it that a thread comes. Call under the lock; keeps no words. */
-static berth_status push(cpu_stream *stream, const cpu_task *task, int *error)
+static berth_status cpu_push(cpu_stream *stream, const cpu_task *task, int *error)
 {
     uint64_t number = atomic_load_explicit(&stream->enqueued, memory_order_relaxed) + 1;
     if (number > CPU_NUMBER_MAX)
         return BERTH_OVERFLOW;
-    if (stream->count == stream->capacity && !grow(stream))
+    if (stream->count == stream->capacity && !cpu_grow(stream))
         return BERTH_OUT_OF_HOST_MEMORY;
     if (stream->state == CPU_IDLE) {
         /* The thread waits for the lock before it looks into the ring. */
@@ -201,9 +200,9 @@ berth_status berth__cpu_enqueue(cpu_stream *stream, const cpu_task *task)
         return lost(&stream->base);
     int error = 0;
     berth__mutex_lock(&stream->lock, BERTH__RANK_STREAM);
-    berth_status status = push(stream, task, &error);
+    berth_status status = cpu_push(stream, task, &error);
     berth__mutex_unlock(&stream->lock, BERTH__RANK_STREAM);
-    if (BERTH_LIKELY(status == BERTH_OK))
+    if (BERTH_LIKELY(!status))
         return BERTH_OK;
     if (error)
         return berth__fail_driver(status, error, strerror(error),
@@ -215,22 +214,25 @@ berth_status berth__cpu_enqueue(cpu_stream *stream, const cpu_task *task)
     return berth__fail(status, "no memory for more work on stream %llu", (unsigned long long)stream->base.id);
 }
 
-berth_status berth__cpu_stream_call(berth_stream *stream, void (*fn)(void *context), void *context)
+berth_status berth__cpu_stream_call(void *self, berth_stream *stream, void (*fn)(void *context),
+                                    void *context)
 {
+    (void)self;
     cpu_task task = {.kind = CPU_CALL, .u.call = {fn, context}};
-    return berth__cpu_enqueue(of(stream), &task);
+    return berth__cpu_enqueue(cpu_of(stream), &task);
 }
 
-berth_status berth__cpu_stream_wait_event(berth_stream *stream, berth_event *event)
+berth_status berth__cpu_stream_wait_event(void *self, berth_stream *stream, berth_event *event)
 {
+    (void)self;
     uint64_t mark = atomic_load_explicit(&((cpu_event *)event)->mark, memory_order_acquire);
     berth_status state = berth__cpu_mark_state(mark);
     if (state == BERTH_OK)
-        return of(stream)->process == berth__cpu_process() ? BERTH_OK : lost(stream);
+        return cpu_of(stream)->process == berth__cpu_process() ? BERTH_OK : lost(stream);
     if (state == BERTH_DEVICE_LOST)
         return berth__fail(state, "the event waits for a stream that stayed behind in the parent process");
     cpu_task task = {.kind = CPU_WAIT, .u.mark = mark};
-    return berth__cpu_enqueue(of(stream), &task);
+    return berth__cpu_enqueue(cpu_of(stream), &task);
 }
 
 /* ---- Asking and waiting -------------------------------------------------------------------------- */
@@ -240,39 +242,42 @@ static uint64_t end_of(cpu_stream *stream)
     return cpu_mark(stream->timeline, atomic_load_explicit(&stream->enqueued, memory_order_acquire));
 }
 
-berth_status berth__cpu_stream_query(berth_stream *stream)
+berth_status berth__cpu_stream_query(void *self, berth_stream *stream)
 {
-    if (of(stream)->process != berth__cpu_process())
+    (void)self;
+    if (cpu_of(stream)->process != berth__cpu_process())
         return lost(stream);
-    return berth__cpu_mark_passed(end_of(of(stream))) ? BERTH_OK : BERTH_NOT_READY;
+    return berth__cpu_mark_passed(end_of(cpu_of(stream))) ? BERTH_OK : BERTH_NOT_READY;
 }
 
-berth_status berth__cpu_stream_synchronize(berth_stream *stream)
+berth_status berth__cpu_stream_synchronize(void *self, berth_stream *stream)
 {
-    if (of(stream)->process != berth__cpu_process())
+    (void)self;
+    if (cpu_of(stream)->process != berth__cpu_process())
         return lost(stream);
-    uint64_t mark = end_of(of(stream));
+    uint64_t mark = end_of(cpu_of(stream));
     if (!berth__cpu_mark_passed(mark))
         berth__cpu_mark_wait(mark);
     return BERTH_OK;
 }
 
-berth_status berth__cpu_event_create(berth_device device, berth_event **out)
+berth_status berth__cpu_event_create(void *self, berth_device device, berth_event **out)
 {
+    (void)self, (void)device;
     cpu_event *event = berth__heap_alloc(sizeof *event);
     if (!event)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an event");
-    berth__event_init(&event->base, device);
     atomic_init(&event->mark, 0);
     *out = &event->base;
     return BERTH_OK;
 }
 
-berth_status berth__cpu_event_record(berth_event *event, berth_stream *stream)
+berth_status berth__cpu_event_record(void *self, berth_event *event, berth_stream *stream)
 {
-    if (BERTH_UNLIKELY(of(stream)->process != berth__cpu_process()))
+    (void)self;
+    if (BERTH_UNLIKELY(cpu_of(stream)->process != berth__cpu_process()))
         return lost(stream);
-    atomic_store_explicit(&((cpu_event *)event)->mark, end_of(of(stream)), memory_order_release);
+    atomic_store_explicit(&((cpu_event *)event)->mark, end_of(cpu_of(stream)), memory_order_release);
     return BERTH_OK;
 }
 
@@ -283,15 +288,17 @@ static berth_status state_with_words(berth_status state)
                : state;
 }
 
-berth_status berth__cpu_event_query(berth_event *event)
+berth_status berth__cpu_event_query(void *self, berth_event *event)
 {
+    (void)self;
     uint64_t mark = atomic_load_explicit(&((cpu_event *)event)->mark, memory_order_acquire);
     return BERTH_LIKELY(berth__cpu_mark_passed(mark)) ? BERTH_OK
                                                       : state_with_words(berth__cpu_mark_state(mark));
 }
 
-berth_status berth__cpu_event_wait(berth_event *event)
+berth_status berth__cpu_event_wait(void *self, berth_event *event)
 {
+    (void)self;
     uint64_t mark = atomic_load_explicit(&((cpu_event *)event)->mark, memory_order_acquire);
     berth_status state = berth__cpu_mark_state(mark);
     if (state != BERTH_NOT_READY)
@@ -304,7 +311,8 @@ berth_status berth__cpu_event_wait(berth_event *event)
     return BERTH_OK;
 }
 
-void berth__cpu_event_destroy(berth_event *event)
+void berth__cpu_event_destroy(void *self, berth_event *event)
 {
+    (void)self;
     berth__heap_free(event);
 }

@@ -174,10 +174,7 @@ static int take_pinned(size_t size_bytes, bool write_combined, void **out)
     return (int)cu.cuMemHostAlloc(out, size_bytes, flags);
 }
 
-static int give_pinned(void *p)
-{
-    return (int)cu.cuMemFreeHost(p);
-}
+GPU_HANDLE_CALL(give_pinned, cu.cuMemFreeHost)
 
 static int take_managed(size_t size_bytes, void **out)
 {
@@ -368,10 +365,7 @@ static int stream_create(void **out)
     return (int)code;
 }
 
-static int stream_destroy(void *stream)
-{
-    return (int)cu.cuStreamDestroy_v2(stream);
-}
+GPU_HANDLE_CALL(stream_destroy, cu.cuStreamDestroy_v2)
 
 /* A stream of another context is of no use to ours. The per-thread stream means another stream on each thread. */
 static int stream_check(gpu_device *device, void *stream)
@@ -392,15 +386,8 @@ static int stream_capturing(void *stream, bool *capturing)
     return (int)code;
 }
 
-static int stream_query(void *stream)
-{
-    return (int)cu.cuStreamQuery(stream);
-}
-
-static int stream_synchronize(void *stream)
-{
-    return (int)cu.cuStreamSynchronize(stream);
-}
+GPU_HANDLE_CALL(stream_query, cu.cuStreamQuery)
+GPU_HANDLE_CALL(stream_synchronize, cu.cuStreamSynchronize)
 
 static int stream_wait(void *stream, void *event)
 {
@@ -421,74 +408,14 @@ static int event_create(void **out)
     return (int)code;
 }
 
-static int event_destroy(void *event)
-{
-    return (int)cu.cuEventDestroy_v2(event);
-}
+GPU_HANDLE_CALL(event_destroy, cu.cuEventDestroy_v2)
 
 static int event_record(void *event, void *stream)
 {
     return (int)cu.cuEventRecord(event, stream);
 }
 
-static int event_query(void *event)
-{
-    return (int)cu.cuEventQuery(event);
-}
+GPU_HANDLE_CALL(event_query, cu.cuEventQuery)
+GPU_HANDLE_CALL(event_synchronize, cu.cuEventSynchronize)
 
-static int event_synchronize(void *event)
-{
-    return (int)cu.cuEventSynchronize(event);
-}
-
-const gpu_driver berth__cuda_driver = {
-    .title = "CUDA",
-    .load = load,
-    .open = open,
-    .enter = enter,
-    .leave = leave,
-    .exchange_capture = exchange_capture,
-    .forget_error = forget_error,
-    .memory = memory,
-    .pool_create = pool_create,
-    .pool_trim = pool_trim,
-    .copy_peer = copy_peer,
-    .register_host = register_host,
-    .unregister_host = unregister_host,
-    .prefetch = prefetch,
-    .advise = advise,
-    .share = share,
-    .open_shared = open_shared,
-    .close_shared = close_shared,
-    .stream_check = stream_check,
-    .stream_capturing = stream_capturing,
-    .can_reach = can_reach,
-    .enable_peer = enable_peer,
-    .access = access_for,
-    .words = words,
-    .take = take,
-    .give = give,
-    .take_pinned = take_pinned,
-    .give_pinned = give_pinned,
-    .take_managed = take_managed,
-    .take_async = take_async,
-    .give_async = give_async,
-    .copy = copy,
-    .zero = zero,
-    .stream_create = stream_create,
-    .event_create = event_create,
-    .granularity = granularity,
-    .reserve = reserve,
-    .unreserve = unreserve,
-    .map = map,
-    .unmap = unmap,
-    .stream_destroy = stream_destroy,
-    .stream_query = stream_query,
-    .stream_synchronize = stream_synchronize,
-    .stream_wait = stream_wait,
-    .stream_call = stream_call,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
-    .event_synchronize = event_synchronize,
-};
+const gpu_driver berth__cuda_driver = {.title = "CUDA", GPU_DRIVER_CALLS};

@@ -1,115 +1,113 @@
-/* The inside of devices: what a backend fills, and what streams and events of every kind have in common.
+/* The inside of devices: kinds as they are kept, and what streams and events of every kind have in common.
  *
- * A backend is one table, `berth__device_ops`, and its own structs that start with berth_stream and
- * berth_event. device.c checks every argument before it dispatches, so that an operation sees a pointer that
- * is not NULL, a size above 0, an alignment that is a power of two, an ordinal below `count`, and streams and
- * events of its own kind and of the same device. Backends never include each other. */
+ * A backend is one table, berth_device_ops (berth/device_ops.h), the same that programs fill for devices of their own,
+ * and structs that start with berth_stream and berth_event. device.c checks every argument before it dispatches and
+ * fills the starts of streams and events. Backends never include each other. */
 #ifndef BERTH_DEVICE_DEVICE_H
 #define BERTH_DEVICE_DEVICE_H
 
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "berth/device.h"
+#include "base/thread.h"
+#include "berth/device_ops.h"
 
 /* Larger alignments are refused, as by every allocator. */
 #define BERTH__DEVICE_ALIGNMENT_MAX ((size_t)1 << 30)
 
-/* What a device does. Required operations first; an optional one left NULL answers BERTH_UNSUPPORTED (or as
- * its comment says). Nobody tests for NULL after berth__device_ops_for has handed a table out. */
-typedef struct berth__device_ops {
-    size_t struct_size;
-    /* required */
-    const char *name; /* "cpu", as users see it */
-    /* Loads the driver on first use. *count is 0 on failure. */
-    berth_status (*count)(berth_device_kind kind, int32_t *count);
-    /* `info` is zeroed but for struct_size, and complete: the front copies out what the caller's has room
-     * for. */
-    berth_status (*describe)(berth_device device, berth_device_info *info);
-    berth_status (*allocate)(berth_device device, berth_memory_kind kind, size_t size_bytes, size_t alignment,
-                             berth_stream *stream, void **out);
-    berth_status (*release)(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                            berth_stream *stream);
-    /* Without a stream: done on return. With one: enqueued. */
-    berth_status (*copy)(berth_device device, void *dst, const void *src, size_t size_bytes,
-                         berth_copy_kind kind, berth_stream *stream);
-    berth_status (*zero)(berth_device device, void *dst, size_t size_bytes, berth_stream *stream);
-    /* optional */
-    berth_status (*native)(berth_device device, void **out); /* BERTH_UNSUPPORTED */
-    /* optional: streams and events. A device that has one of these has all but wrap, native and call. */
-    berth_status (*stream_create)(berth_device device, berth_stream **out);
-    berth_status (*stream_wrap)(berth_device device, void *native, berth_stream **out);
-    void *(*stream_native)(berth_stream *stream); /* NULL */
-    void (*stream_destroy)(berth_stream *stream); /* the last reference is gone; must not wait */
-    berth_status (*stream_query)(berth_stream *stream);
-    berth_status (*stream_synchronize)(berth_stream *stream);
-    berth_status (*stream_wait_event)(berth_stream *stream, berth_event *event);
-    berth_status (*stream_call)(berth_stream *stream, void (*fn)(void *context), void *context);
-    berth_status (*event_create)(berth_device device, berth_event **out);
-    berth_status (*event_record)(berth_event *event, berth_stream *stream);
-    berth_status (*event_query)(berth_event *event);
-    berth_status (*event_wait)(berth_event *event);
-    void (*event_destroy)(berth_event *event);
-    /* optional: address space mapped piecewise; all or none. See berth__device_reserve. */
-    berth_status (*granularity)(berth_device device, size_t *out);
-    berth_status (*reserve)(berth_device device, size_t size_bytes, void **out);
-    berth_status (*unreserve)(berth_device device, void *base, size_t size_bytes);
-    berth_status (*map)(berth_device device, void *p, size_t size_bytes);
-    berth_status (*unmap)(berth_device device, void *p, size_t size_bytes);
-    /* optional, each for itself */
-    berth_status (*copy_between)(berth_device to, void *dst, berth_device from, const void *src,
-                                 size_t size_bytes, berth_stream *stream);
-    berth_status (*memory)(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes);
-    berth_status (*register_host)(berth_device device, void *p, size_t size_bytes);
-    berth_status (*unregister_host)(berth_device device, void *p);
-    berth_status (*prefetch)(berth_device device, void *p, size_t size_bytes, bool to_host,
-                             berth_stream *stream);
-    berth_status (*advise)(berth_device device, void *p, size_t size_bytes, berth_advice advice);
-    berth_status (*share)(berth_device device, void *p, berth_shared_handle *out);
-    berth_status (*open_shared)(berth_device device, const berth_shared_handle *handle, void **out);
-    berth_status (*close_shared)(berth_device device, void *p);
-    /* The largest block of that kind that the device can give; SIZE_MAX where it does not say. */
-    berth_status (*most_bytes)(berth_device device, berth_memory_kind kind, size_t *out);
-    bool write_combined; /* has memory of that kind */
-    /* Whether a function run by stream_call may itself use the device (CUDA forbids it). */
-    bool calls_may_use_device;
-} berth__device_ops;
+typedef struct berth__device_live berth__device_live;
+
+/* A kind of devices. Made once and never freed: a stream of a kind that is gone, used against the rules,
+ * finds words and no freed memory. */
+typedef struct berth__device_type {
+    berth_device_ops ops; /* complete: nobody tests for NULL */
+    void *self;
+    int32_t kind;
+    char name[32];
+    berth__device_live *live; /* what of a registered kind is in use; NULL for a built-in one, which stays */
+    struct berth__device_type *next; /* among those that were unregistered */
+} berth__device_type;
 
 /* The tables of the backends; device.c lists them by kind. */
-extern const berth__device_ops berth__cpu_device_ops;
-extern const berth__device_ops berth__cuda_device_ops;
-extern const berth__device_ops berth__hip_device_ops;
-extern const berth__device_ops berth__opencl_device_ops;
-extern const berth__device_ops berth__virtual_device_ops;
+extern const berth_device_ops berth__cpu_device_ops;
+extern const berth_device_ops berth__cuda_device_ops;
+extern const berth_device_ops berth__hip_device_ops;
+extern const berth_device_ops berth__opencl_device_ops;
+extern const berth_device_ops berth__virtual_device_ops;
+/* What they are registered with, where that is anything. */
+extern struct gpu_kind berth__cuda_kind, berth__hip_kind;
 
-/* The complete table of a kind, NULL for one that is unknown. One atomic load once the kind has been used. */
-const berth__device_ops *berth__device_ops_for(int32_t kind);
+/* The kind of that number, NULL for one that is unknown. One atomic load once any kind has been used. */
+const berth__device_type *berth__device_type_of(int32_t kind);
 
-/* The table of a device that exists, or of a stream's device; the words of the failure are kept. */
-berth_status berth__device_find(berth_device device, berth_stream *stream, const berth__device_ops **ops);
+/* The kind of a device that exists, or of a stream's device; the words of the failure are kept. */
+berth_status berth__device_find(berth_device device, berth_stream *stream, const berth__device_type **type);
+
+/* Copies `given` into `out` and fills what it lacks with operations that answer BERTH_UNSUPPORTED.
+ * BERTH_INVALID_ARGUMENT with words for a table that is short, half filled or named badly. */
+berth_status berth__device_ops_complete(berth_device_ops *out, const berth_device_ops *given);
+
+/* Counts of what lives of a registered kind. Threads with a number below OWN have a cell to themselves, so that counting
+ * costs no more than a plain addition; the others share the last. Only the sum means something. */
+typedef enum berth__device_thing {
+    BERTH__DEVICE_BLOCKS,
+    BERTH__DEVICE_STREAMS,
+    BERTH__DEVICE_EVENTS,
+    BERTH__DEVICE_THINGS
+} berth__device_thing;
+
+enum { BERTH__DEVICE_OWN_CELLS = 64 };
+
+typedef struct berth__device_cell {
+    _Alignas(64) _Atomic int64_t things[BERTH__DEVICE_THINGS];
+} berth__device_cell;
+
+struct berth__device_live {
+    berth__device_cell cells[BERTH__DEVICE_OWN_CELLS + 1];
+};
+
+static inline void berth__device_lives(const berth__device_type *type, berth__device_thing thing, int by)
+{
+    if (BERTH_LIKELY(type->live == NULL))
+        return;
+    uint32_t thread = berth__thread();
+    if (BERTH_UNLIKELY(thread >= BERTH__DEVICE_OWN_CELLS)) {
+        atomic_fetch_add_explicit(&type->live->cells[BERTH__DEVICE_OWN_CELLS].things[thing], by,
+                                  memory_order_relaxed);
+        return;
+    }
+    _Atomic int64_t *own = &type->live->cells[thread].things[thing]; /* nobody else writes it */
+    atomic_store_explicit(own, atomic_load_explicit(own, memory_order_relaxed) + by, memory_order_relaxed);
+}
 
 /* The start of every backend's stream. */
 struct berth_stream {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     berth_device device;
     _Atomic uint32_t references;
-    uint64_t id; /* never used twice in a process, never 0 */
+    _Atomic bool destroyed; /* its user has; whoever still holds it should let go when its work allows */
+    uint64_t id;            /* never used twice in a process, never 0 */
 };
 
 /* The start of every backend's event. */
 struct berth_event {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     berth_device device;
 };
 
-/* Fill the common starts; a stream gets one reference and its id. */
-void berth__stream_init(berth_stream *stream, berth_device device);
-void berth__event_init(berth_event *event, berth_device device);
+_Static_assert(sizeof(berth_stream) <= sizeof(berth_stream_base), "a stream's start has room");
+_Static_assert(sizeof(berth_event) <= sizeof(berth_event_base), "an event's start has room");
 
 /* Counted references, so that a cache can hold a stream that its user has destroyed: it stays fully usable
  * until the last reference is gone. berth_stream_destroy drops the user's. */
 berth_stream *berth__stream_retain(berth_stream *stream);
 void berth__stream_release(berth_stream *stream);
+
+/* `stream` if it is one of `device`, else NULL: a device does its own work on its own streams only. */
+static inline berth_stream *berth__stream_if_of(berth_stream *stream, berth_device device)
+{
+    return stream && berth_device_equal(stream->device, device) ? stream : NULL;
+}
 
 /* The stream whose function the calling thread is running, NULL if none. Backends set it around functions
  * given to berth_stream_call: waiting for one's own stream is refused instead of hanging. To be compared,
@@ -118,6 +116,8 @@ extern _Thread_local const berth_stream *berth__running_stream;
 
 /* The largest block that a device can give at once, however much memory it has; SIZE_MAX: unknown. */
 size_t berth__device_most_bytes(berth_device device, berth_memory_kind kind);
+/* What blocks of BERTH_MEMORY_DEVICE have to be aligned to so that programs can bind them; 1: nothing. */
+size_t berth__device_offset_alignment(berth_device device);
 
 /* Device memory in pieces: reserve address space, map memory into parts of it, unmap, unreserve. Sizes and
  * addresses are multiples of the granularity; any run of mapped granules can be unmapped,

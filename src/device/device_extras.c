@@ -2,6 +2,8 @@
  * pinned, managed memory on its way, memory of other processes. */
 #include "device/device.h"
 
+#include <string.h>
+
 static berth_status extras_null(const char *what)
 {
     return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", what);
@@ -17,20 +19,20 @@ static berth_status extras_range(const void *p, size_t size_bytes, const char *w
 }
 
 static berth_status check_between(berth_device to, berth_device from, berth_stream *stream,
-                                  const berth__device_ops **ops)
+                                  const berth__device_type **type)
 {
-    berth_status status = berth__device_find(to, NULL, ops);
-    if (status == BERTH_OK)
-        status = berth__device_find(from, NULL, ops);
-    if (status != BERTH_OK)
+    berth_status status = berth__device_find(to, NULL, type);
+    if (!status)
+        status = berth__device_find(from, NULL, type);
+    if (status)
         return status;
     if (to.kind != from.kind)
         return berth__fail(BERTH_UNSUPPORTED,
                            "a %s and a %s device have no way between them: use berth_buffer_copy",
-                           berth_device_kind_name((berth_device_kind)to.kind), (*ops)->name);
+                           berth_device_kind_name((berth_device_kind)to.kind), (*type)->name);
     if (stream && !berth_device_equal(stream->device, to) && !berth_device_equal(stream->device, from))
         return berth__fail(BERTH_INVALID_ARGUMENT,
-                           "the stream belongs to %s device %d, neither end of the copy", stream->ops->name,
+                           "the stream belongs to %s device %d, neither end of the copy", stream->type->name,
                            (int)stream->device.ordinal);
     return BERTH_OK;
 }
@@ -38,112 +40,140 @@ static berth_status check_between(berth_device to, berth_device from, berth_stre
 berth_status berth_copy_between(berth_device to, void *dst, berth_device from, const void *src,
                                 size_t size_bytes, berth_stream *stream, bool need_sync)
 {
-    const berth__device_ops *ops;
-    berth_status status = check_between(to, from, stream, &ops);
-    if (status != BERTH_OK)
+    const berth__device_type *type;
+    berth_status status = check_between(to, from, stream, &type);
+    if (status)
         return status;
     if (berth_device_equal(to, from))
         return berth_copy(to, dst, src, size_bytes, BERTH_COPY_DEVICE_TO_DEVICE, stream, need_sync);
     if (size_bytes > 0) {
         status = extras_range(dst, size_bytes, "the destination");
-        if (status == BERTH_OK)
+        if (!status)
             status = extras_range(src, size_bytes, "the source");
-        if (status == BERTH_OK)
-            status = ops->copy_between(to, dst, from, src, size_bytes, stream);
+        if (!status)
+            status = type->ops.copy_between(type->self, to, dst, from, src, size_bytes, stream);
     }
-    return status == BERTH_OK && stream && need_sync ? berth_stream_synchronize(stream) : status;
+    return !status && stream && need_sync ? berth_stream_synchronize(stream) : status;
 }
 
 berth_status berth_device_memory(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     if (!free_bytes || !total_bytes)
         return extras_null(free_bytes ? "total_bytes" : "free_bytes");
     *free_bytes = *total_bytes = 0;
-    berth_status status = berth__device_find(device, NULL, &ops);
-    return status == BERTH_OK ? ops->memory(device, free_bytes, total_bytes) : status;
+    berth_status status = berth__device_find(device, NULL, &type);
+    return !status ? type->ops.memory(type->self, device, free_bytes, total_bytes) : status;
 }
 
 berth_status berth_device_register_host(berth_device device, void *p, size_t size_bytes)
 {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     berth_status status = extras_range(p, size_bytes, "the memory to register");
-    if (status == BERTH_OK && size_bytes == 0)
+    if (!status && size_bytes == 0)
         status = berth__fail(BERTH_INVALID_ARGUMENT, "0 bytes cannot be registered");
-    if (status == BERTH_OK)
-        status = berth__device_find(device, NULL, &ops);
-    return status == BERTH_OK ? ops->register_host(device, p, size_bytes) : status;
+    if (!status)
+        status = berth__device_find(device, NULL, &type);
+    return !status ? type->ops.register_host(type->self, device, p, size_bytes) : status;
 }
 
 berth_status berth_device_unregister_host(berth_device device, void *p)
 {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     if (!p)
         return BERTH_OK;
-    berth_status status = berth__device_find(device, NULL, &ops);
-    return status == BERTH_OK ? ops->unregister_host(device, p) : status;
+    berth_status status = berth__device_find(device, NULL, &type);
+    return !status ? type->ops.unregister_host(type->self, device, p) : status;
 }
 
 berth_status berth_device_prefetch(berth_device device, void *p, size_t size_bytes, bool to_host,
                                    berth_stream *stream)
 {
-    const berth__device_ops *ops;
-    berth_status status = berth__device_find(device, stream, &ops);
-    if (status != BERTH_OK || size_bytes == 0)
+    const berth__device_type *type;
+    berth_status status = berth__device_find(device, stream, &type);
+    if (status || size_bytes == 0)
         return status;
     status = extras_range(p, size_bytes, "the memory to move");
-    return status == BERTH_OK ? ops->prefetch(device, p, size_bytes, to_host, stream) : status;
+    return !status ? type->ops.prefetch(type->self, device, p, size_bytes, to_host, stream) : status;
 }
 
 berth_status berth_device_advise(berth_device device, void *p, size_t size_bytes, berth_advice advice)
 {
-    const berth__device_ops *ops;
-    berth_status status = berth__device_find(device, NULL, &ops);
-    if (status == BERTH_OK && (advice < BERTH_ADVICE_READ_MOSTLY || advice > BERTH_ADVICE_MAP_HERE))
+    const berth__device_type *type;
+    berth_status status = berth__device_find(device, NULL, &type);
+    if (!status && (advice < BERTH_ADVICE_READ_MOSTLY || advice > BERTH_ADVICE_MAP_HERE))
         status = berth__fail(BERTH_INVALID_ARGUMENT, "there is no advice %d", (int)advice);
-    if (status != BERTH_OK || size_bytes == 0)
+    if (status || size_bytes == 0)
         return status;
     status = extras_range(p, size_bytes, "the memory");
-    return status == BERTH_OK ? ops->advise(device, p, size_bytes, advice) : status;
+    return !status ? type->ops.advise(type->self, device, p, size_bytes, advice) : status;
 }
 
 berth_status berth_device_share(berth_device device, void *p, berth_shared_handle *out)
 {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     if (!p || !out)
         return extras_null(p ? "out" : "the memory to share");
     *out = (berth_shared_handle){{0}};
-    berth_status status = berth__device_find(device, NULL, &ops);
-    return status == BERTH_OK ? ops->share(device, p, out) : status;
+    berth_status status = berth__device_find(device, NULL, &type);
+    return !status ? type->ops.share(type->self, device, p, out) : status;
 }
 
 berth_status berth_device_open_shared(berth_device device, const berth_shared_handle *handle, void **out)
 {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     if (!out)
         return extras_null("out");
     *out = NULL;
     if (!handle)
         return extras_null("handle");
-    berth_status status = berth__device_find(device, NULL, &ops);
-    return status == BERTH_OK ? ops->open_shared(device, handle, out) : status;
+    berth_status status = berth__device_find(device, NULL, &type);
+    return !status ? type->ops.open_shared(type->self, device, handle, out) : status;
 }
 
 berth_status berth_device_close_shared(berth_device device, void *p)
 {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     if (!p)
         return BERTH_OK;
-    berth_status status = berth__device_find(device, NULL, &ops);
-    return status == BERTH_OK ? ops->close_shared(device, p) : status;
+    berth_status status = berth__device_find(device, NULL, &type);
+    return !status ? type->ops.close_shared(type->self, device, p) : status;
 }
 
 size_t berth__device_most_bytes(berth_device device, berth_memory_kind kind)
 {
-    const berth__device_ops *ops;
+    const berth__device_type *type;
     size_t most = SIZE_MAX;
-    if (berth__device_find(device, NULL, &ops) != BERTH_OK ||
-        ops->most_bytes(device, kind, &most) != BERTH_OK)
+    if (berth__device_find(device, NULL, &type) != BERTH_OK ||
+        type->ops.most_bytes(type->self, device, kind, &most) != BERTH_OK)
         return SIZE_MAX;
     return most;
+}
+
+size_t berth__device_offset_alignment(berth_device device)
+{
+    berth_device_info info = {.struct_size = sizeof info};
+    berth_status status = berth_device_describe(device, &info);
+    return !status && info.offset_alignment ? (size_t)info.offset_alignment : 1;
+}
+
+berth_status berth_device_locate(berth_device device, const void *p, berth_device_place *out)
+{
+    if (!p || !out)
+        return extras_null(p ? "out" : "the address");
+    if (out->struct_size <= sizeof out->struct_size)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "out->struct_size is %zu: set it to sizeof *out",
+                           out->struct_size);
+    const berth__device_type *type;
+    berth_status status = berth__device_find(device, NULL, &type);
+    if (status)
+        return status;
+    berth_device_place place = {.struct_size = sizeof place};
+    status = type->ops.locate(type->self, device, p, &place);
+    if (status)
+        return status;
+    size_t known = out->struct_size < sizeof place ? out->struct_size : sizeof place;
+    place.struct_size = out->struct_size;
+    memcpy(out, &place, known);
+    return BERTH_OK;
 }

@@ -6,14 +6,14 @@
 #include <string.h>
 
 /* One of the two kinds: written once, by its loading. */
-typedef struct gpu_kind {
+struct gpu_kind {
     const gpu_driver *driver;
     int32_t count;
     char why_none[320];
     gpu_device devices[GPU_MOST_DEVICES];
-} gpu_kind;
+};
 
-static gpu_kind cuda = {.driver = &berth__cuda_driver}, hip = {.driver = &berth__hip_driver};
+gpu_kind berth__cuda_kind = {.driver = &berth__cuda_driver}, berth__hip_kind = {.driver = &berth__hip_driver};
 
 /* ---- Devices ------------------------------------------------------------------------------------- */
 
@@ -31,8 +31,8 @@ static _Atomic bool gpu_forked; /* we are the child */
 static void gpu_lose_in_child(void)
 {
     atomic_store(&gpu_forked, true);
-    gpu_lose_all(&cuda);
-    gpu_lose_all(&hip);
+    gpu_lose_all(&berth__cuda_kind);
+    gpu_lose_all(&berth__hip_kind);
 }
 
 static void gpu_load(gpu_kind *kind)
@@ -58,19 +58,20 @@ static void gpu_load(gpu_kind *kind)
 
 static void gpu_load_cuda(void)
 {
-    gpu_load(&cuda);
+    gpu_load(&berth__cuda_kind);
 }
 
 static void gpu_load_hip(void)
 {
-    gpu_load(&hip);
+    gpu_load(&berth__hip_kind);
 }
 
-berth_status berth__gpu_count(berth_device_kind kind, int32_t *count)
+berth_status berth__gpu_count(void *self, int32_t *count)
 {
     static pthread_once_t cuda_loaded = PTHREAD_ONCE_INIT, hip_loaded = PTHREAD_ONCE_INIT;
-    gpu_kind *of = kind == BERTH_DEVICE_CUDA ? &cuda : &hip;
-    pthread_once(of == &cuda ? &cuda_loaded : &hip_loaded, of == &cuda ? gpu_load_cuda : gpu_load_hip);
+    gpu_kind *of = self;
+    bool is_cuda = of == &berth__cuda_kind;
+    pthread_once(is_cuda ? &cuda_loaded : &hip_loaded, is_cuda ? gpu_load_cuda : gpu_load_hip);
     *count = of->count;
     if (BERTH_LIKELY(of->count > 0))
         return BERTH_OK;
@@ -79,11 +80,13 @@ berth_status berth__gpu_count(berth_device_kind kind, int32_t *count)
 
 gpu_device *berth__gpu_device(berth_device device)
 {
-    return device.kind == BERTH_DEVICE_CUDA ? &cuda.devices[device.ordinal] : &hip.devices[device.ordinal];
+    return device.kind == BERTH_DEVICE_CUDA ? &berth__cuda_kind.devices[device.ordinal]
+                                            : &berth__hip_kind.devices[device.ordinal];
 }
 
-static berth_status gpu_describe(berth_device device, berth_device_info *info)
+static berth_status gpu_describe(void *self, berth_device device, berth_device_info *info)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     snprintf(info->name, sizeof info->name, "%s", gpu->name);
     snprintf(info->driver, sizeof info->driver, "%s", gpu->version);
@@ -97,12 +100,13 @@ static berth_status gpu_describe(berth_device device, berth_device_info *info)
     return BERTH_OK;
 }
 
-static berth_status gpu_native(berth_device device, void **out)
+static berth_status gpu_native(void *self, berth_device device, void **out)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__gpu_leave(gpu, &visit);
     *out = atomic_load(&gpu->context);
@@ -114,7 +118,7 @@ static berth_status gpu_native(berth_device device, void **out)
 
 size_t berth__gpu_peers(gpu_device *device, gpu_device *found[GPU_MOST_DEVICES])
 {
-    gpu_kind *kind = device->driver == cuda.driver ? &cuda : &hip;
+    gpu_kind *kind = device->driver == berth__cuda_kind.driver ? &berth__cuda_kind : &berth__hip_kind;
     size_t count = 0;
     found[count++] = device;
     for (int32_t i = 0; i < kind->count; i++) {
@@ -151,7 +155,7 @@ static int gpu_come_in(gpu_device *device, gpu_visit *visit)
 berth_status berth__gpu_enter(gpu_device *device, gpu_visit *visit)
 {
     berth_status status = berth__gpu_alive(device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = gpu_come_in(device, visit);
     return code == GPU_SUCCESS
@@ -197,7 +201,7 @@ int berth__gpu_own_stream(gpu_device *device, void **out)
 /* ---- The tables ---------------------------------------------------------------------------------- */
 
 #define GPU_OPERATIONS                                                                                       \
-    .struct_size = sizeof(berth__device_ops), .count = berth__gpu_count, .describe = gpu_describe,           \
+    .struct_size = sizeof(berth_device_ops), .count = berth__gpu_count, .describe = gpu_describe,            \
     .native = gpu_native, .allocate = berth__gpu_allocate, .release = berth__gpu_release,                    \
     .copy = berth__gpu_copy, .zero = berth__gpu_zero, .stream_create = berth__gpu_stream_create,             \
     .stream_wrap = berth__gpu_stream_wrap, .stream_native = berth__gpu_stream_native,                        \
@@ -211,7 +215,9 @@ int berth__gpu_own_stream(gpu_device *device, void **out)
     .memory = berth__gpu_memory, .register_host = berth__gpu_register_host,                                  \
     .unregister_host = berth__gpu_unregister_host, .prefetch = berth__gpu_prefetch,                          \
     .advise = berth__gpu_advise, .share = berth__gpu_share, .open_shared = berth__gpu_open_shared,           \
-    .close_shared = berth__gpu_close_shared, .write_combined = true, .calls_may_use_device = false
+    .close_shared = berth__gpu_close_shared,                                                                 \
+    .memory_kinds = 1u << BERTH_MEMORY_DEVICE | 1u << BERTH_MEMORY_PINNED | 1u << BERTH_MEMORY_MANAGED |     \
+                    1u << BERTH_MEMORY_WRITE_COMBINED
 
-const berth__device_ops berth__cuda_device_ops = {.name = "cuda", GPU_OPERATIONS};
-const berth__device_ops berth__hip_device_ops = {.name = "hip", GPU_OPERATIONS};
+const berth_device_ops berth__cuda_device_ops = {.name = "cuda", GPU_OPERATIONS};
+const berth_device_ops berth__hip_device_ops = {.name = "hip", GPU_OPERATIONS};

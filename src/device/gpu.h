@@ -32,6 +32,7 @@ enum { GPU_MOST_DEVICES = 64 };
 enum { GPU_CAPTURE_RELAXED = 2 };
 
 typedef struct gpu_device gpu_device;
+typedef struct gpu_kind gpu_kind;
 
 /* What was current on the thread before we came; see berth__gpu_enter. */
 typedef struct gpu_visit {
@@ -101,6 +102,28 @@ typedef struct gpu_driver {
     int (*event_query)(void *event);
 } gpu_driver;
 
+/* The table of whoever has a function of each name; a call of the driver that takes a handle and answers a code. */
+#define GPU_DRIVER_CALLS                                                                                    \
+    .load = load, .open = open, .enter = enter, .leave = leave, .exchange_capture = exchange_capture,       \
+    .forget_error = forget_error, .memory = memory, .pool_create = pool_create, .pool_trim = pool_trim,     \
+    .copy_peer = copy_peer, .register_host = register_host, .unregister_host = unregister_host,             \
+    .prefetch = prefetch, .advise = advise, .share = share, .open_shared = open_shared,                     \
+    .close_shared = close_shared, .stream_check = stream_check, .stream_capturing = stream_capturing,       \
+    .can_reach = can_reach, .enable_peer = enable_peer, .access = access_for, .words = words, .take = take, \
+    .give = give, .take_pinned = take_pinned, .give_pinned = give_pinned, .take_managed = take_managed,     \
+    .take_async = take_async, .give_async = give_async, .copy = copy, .zero = zero,                         \
+    .stream_create = stream_create, .event_create = event_create, .granularity = granularity,               \
+    .reserve = reserve, .unreserve = unreserve, .map = map, .unmap = unmap,                                 \
+    .stream_destroy = stream_destroy, .stream_query = stream_query,                                         \
+    .stream_synchronize = stream_synchronize, .stream_wait = stream_wait, .stream_call = stream_call,       \
+    .event_destroy = event_destroy, .event_record = event_record, .event_query = event_query,               \
+    .event_synchronize = event_synchronize
+#define GPU_HANDLE_CALL(name, call) \
+    static int name(void *handle)   \
+    {                               \
+        return (int)call(handle);   \
+    }
+
 struct gpu_device {
     const gpu_driver *driver;
     int32_t ordinal;
@@ -137,11 +160,10 @@ typedef struct gpu_event {
 /* The drivers, in cuda.c and hip.c. */
 extern const gpu_driver berth__cuda_driver, berth__hip_driver;
 
-berth_status berth__gpu_count(berth_device_kind kind, int32_t *count);
+berth_status berth__gpu_count(void *self, int32_t *count);
 /* Only after a count that found it. */
 gpu_device *berth__gpu_device(berth_device device);
-/* Keeps the driver's code and words; a lost device is logged the first time. GPU_OUT_OF_MEMORY is `shortage`.
- */
+/* Keeps the driver's code and words; a lost device is logged the first time. GPU_OUT_OF_MEMORY is `shortage`. */
 berth_status berth__gpu_fail(gpu_device *device, int code, berth_status shortage, const char *what);
 /* BERTH_OK, or BERTH_DEVICE_LOST once the device has been lost: the driver is not called any more. */
 berth_status berth__gpu_alive(gpu_device *device);
@@ -159,41 +181,45 @@ size_t berth__gpu_peers(gpu_device *device, gpu_device *found[GPU_MOST_DEVICES])
 /* The stream for work without one. The device is current. */
 int berth__gpu_own_stream(gpu_device *device, void **out);
 
-berth_status berth__gpu_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
+berth_status berth__gpu_allocate(void *self, berth_device device, berth_memory_kind kind, size_t size_bytes,
                                  size_t alignment, berth_stream *stream, void **out);
-berth_status berth__gpu_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                                berth_stream *stream);
-berth_status berth__gpu_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
+berth_status berth__gpu_release(void *self, berth_device device, berth_memory_kind kind, void *p,
+                                size_t size_bytes, berth_stream *stream);
+berth_status berth__gpu_copy(void *self, berth_device device, void *dst, const void *src, size_t size_bytes,
                              berth_copy_kind kind, berth_stream *stream);
-berth_status berth__gpu_copy_between(berth_device to, void *dst, berth_device from, const void *src,
-                                     size_t size_bytes, berth_stream *stream);
-berth_status berth__gpu_memory(berth_device device, uint64_t *free_bytes, uint64_t *total_bytes);
-berth_status berth__gpu_register_host(berth_device device, void *p, size_t size_bytes);
-berth_status berth__gpu_unregister_host(berth_device device, void *p);
-berth_status berth__gpu_prefetch(berth_device device, void *p, size_t size_bytes, bool to_host,
+berth_status berth__gpu_copy_between(void *self, berth_device to, void *dst, berth_device from,
+                                     const void *src, size_t size_bytes, berth_stream *stream);
+berth_status berth__gpu_memory(void *self, berth_device device, uint64_t *free_bytes, uint64_t *total_bytes);
+berth_status berth__gpu_register_host(void *self, berth_device device, void *p, size_t size_bytes);
+berth_status berth__gpu_unregister_host(void *self, berth_device device, void *p);
+berth_status berth__gpu_prefetch(void *self, berth_device device, void *p, size_t size_bytes, bool to_host,
                                  berth_stream *stream);
-berth_status berth__gpu_advise(berth_device device, void *p, size_t size_bytes, berth_advice advice);
-berth_status berth__gpu_share(berth_device device, void *p, berth_shared_handle *out);
-berth_status berth__gpu_open_shared(berth_device device, const berth_shared_handle *handle, void **out);
-berth_status berth__gpu_close_shared(berth_device device, void *p);
-berth_status berth__gpu_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream);
-berth_status berth__gpu_granularity(berth_device device, size_t *out);
-berth_status berth__gpu_reserve(berth_device device, size_t size_bytes, void **out);
-berth_status berth__gpu_unreserve(berth_device device, void *base, size_t size_bytes);
-berth_status berth__gpu_map(berth_device device, void *p, size_t size_bytes);
-berth_status berth__gpu_unmap(berth_device device, void *p, size_t size_bytes);
-berth_status berth__gpu_stream_create(berth_device device, berth_stream **out);
-berth_status berth__gpu_stream_wrap(berth_device device, void *native, berth_stream **out);
-void *berth__gpu_stream_native(berth_stream *stream);
-void berth__gpu_stream_destroy(berth_stream *stream);
-berth_status berth__gpu_stream_query(berth_stream *stream);
-berth_status berth__gpu_stream_synchronize(berth_stream *stream);
-berth_status berth__gpu_stream_wait_event(berth_stream *stream, berth_event *event);
-berth_status berth__gpu_stream_call(berth_stream *stream, void (*fn)(void *context), void *context);
-berth_status berth__gpu_event_create(berth_device device, berth_event **out);
-berth_status berth__gpu_event_record(berth_event *event, berth_stream *stream);
-berth_status berth__gpu_event_query(berth_event *event);
-berth_status berth__gpu_event_wait(berth_event *event);
-void berth__gpu_event_destroy(berth_event *event);
+berth_status berth__gpu_advise(void *self, berth_device device, void *p, size_t size_bytes,
+                               berth_advice advice);
+berth_status berth__gpu_share(void *self, berth_device device, void *p, berth_shared_handle *out);
+berth_status berth__gpu_open_shared(void *self, berth_device device, const berth_shared_handle *handle,
+                                    void **out);
+berth_status berth__gpu_close_shared(void *self, berth_device device, void *p);
+berth_status berth__gpu_zero(void *self, berth_device device, void *dst, size_t size_bytes,
+                             berth_stream *stream);
+berth_status berth__gpu_granularity(void *self, berth_device device, size_t *out);
+berth_status berth__gpu_reserve(void *self, berth_device device, size_t size_bytes, void **out);
+berth_status berth__gpu_unreserve(void *self, berth_device device, void *base, size_t size_bytes);
+berth_status berth__gpu_map(void *self, berth_device device, void *p, size_t size_bytes);
+berth_status berth__gpu_unmap(void *self, berth_device device, void *p, size_t size_bytes);
+berth_status berth__gpu_stream_create(void *self, berth_device device, berth_stream **out);
+berth_status berth__gpu_stream_wrap(void *self, berth_device device, void *native, berth_stream **out);
+void *berth__gpu_stream_native(void *self, berth_stream *stream);
+void berth__gpu_stream_destroy(void *self, berth_stream *stream);
+berth_status berth__gpu_stream_query(void *self, berth_stream *stream);
+berth_status berth__gpu_stream_synchronize(void *self, berth_stream *stream);
+berth_status berth__gpu_stream_wait_event(void *self, berth_stream *stream, berth_event *event);
+berth_status berth__gpu_stream_call(void *self, berth_stream *stream, void (*fn)(void *context),
+                                    void *context);
+berth_status berth__gpu_event_create(void *self, berth_device device, berth_event **out);
+berth_status berth__gpu_event_record(void *self, berth_event *event, berth_stream *stream);
+berth_status berth__gpu_event_query(void *self, berth_event *event);
+berth_status berth__gpu_event_wait(void *self, berth_event *event);
+void berth__gpu_event_destroy(void *self, berth_event *event);
 
 #endif

@@ -88,7 +88,7 @@ static berth_status fail_memory(gpu_device *device, int code, berth_memory_kind 
 }
 
 /* Remembers what release must know about the block. */
-static bool remember(gpu_device *device, void *p, void *raw, bool async)
+static bool gpu_remember(gpu_device *device, void *p, void *raw, bool async)
 {
     if (p != raw && !berth__pointers_put(&device->raw_blocks, p, raw, BERTH__RANK_DEVICE))
         return false;
@@ -140,7 +140,7 @@ static berth_status gpu_allocate_here(gpu_device *device, berth_memory_kind kind
     if (code != GPU_SUCCESS)
         return fail_memory(device, code, kind, size_bytes);
     void *p = (char *)raw + (berth__align_up((uintptr_t)raw, alignment) - (uintptr_t)raw);
-    if (!remember(device, p, raw, async)) {
+    if (!gpu_remember(device, p, raw, async)) {
         gpu_give_any(device, kind, raw, async, stream);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to remember where a block begins");
     }
@@ -148,13 +148,14 @@ static berth_status gpu_allocate_here(gpu_device *device, berth_memory_kind kind
     return BERTH_OK;
 }
 
-berth_status berth__gpu_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
+berth_status berth__gpu_allocate(void *self, berth_device device, berth_memory_kind kind, size_t size_bytes,
                                  size_t alignment, berth_stream *stream, void **out)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     status = gpu_allocate_here(gpu, kind, size_bytes, alignment, (gpu_stream *)stream, out);
     berth__gpu_leave(gpu, &visit);
@@ -166,7 +167,7 @@ static berth_status gpu_release_here(gpu_device *gpu, berth_memory_kind kind, vo
                                      const gpu_stream *stream)
 {
     berth_status status = stream ? berth__gpu_not_captured(stream, "freeing memory on it") : BERTH_OK;
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = GPU_SUCCESS;
     if (stream && async) {
@@ -181,10 +182,10 @@ static berth_status gpu_release_here(gpu_device *gpu, berth_memory_kind kind, vo
                                : berth__gpu_fail(gpu, code, BERTH_OUT_OF_HOST_MEMORY, "freeing a block");
 }
 
-berth_status berth__gpu_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                                berth_stream *stream)
+berth_status berth__gpu_release(void *self, berth_device device, berth_memory_kind kind, void *p,
+                                size_t size_bytes, berth_stream *stream)
 {
-    (void)size_bytes;
+    (void)self, (void)size_bytes;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     void *raw = berth__pointers_take(&gpu->raw_blocks, p, BERTH__RANK_DEVICE);
@@ -192,12 +193,12 @@ berth_status berth__gpu_release(berth_device device, berth_memory_kind kind, voi
         raw = p;
     bool async = berth__pointers_take(&gpu->async_blocks, raw, BERTH__RANK_DEVICE) != NULL;
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status == BERTH_OK) {
+    if (!status) {
         status = gpu_release_here(gpu, kind, raw, async, (gpu_stream *)stream);
         berth__gpu_leave(gpu, &visit);
     }
     /* What the driver did not take is still the caller's, who may try again. */
-    if (status != BERTH_OK && status != BERTH_DEVICE_LOST && !remember(gpu, p, raw, async))
+    if (status && status != BERTH_DEVICE_LOST && !gpu_remember(gpu, p, raw, async))
         berth__log(BERTH_LOG_ERROR, "a block at %p could not be freed and is lost: %s", p,
                    berth_last_error()->message);
     return status;
@@ -205,7 +206,7 @@ berth_status berth__gpu_release(berth_device device, berth_memory_kind kind, voi
 
 /* ---- Copies and fills ---------------------------------------------------------------------------- */
 
-static bool overlaps(const void *a, const void *b, size_t size_bytes)
+static bool gpu_overlaps(const void *a, const void *b, size_t size_bytes)
 {
     uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
     return x < y ? y - x < size_bytes : x - y < size_bytes;
@@ -253,15 +254,16 @@ static int copy_here(gpu_device *device, void *dst, const void *src, size_t size
     const gpu_stream *on = NULL;
     int code = gpu_stream_for(device, stream, &own, &on);
     if (code == GPU_SUCCESS)
-        code = BERTH_UNLIKELY(overlaps(dst, src, size_bytes))
+        code = BERTH_UNLIKELY(gpu_overlaps(dst, src, size_bytes))
                    ? copy_overlapping(device, dst, src, size_bytes, on)
                    : device->driver->copy(dst, src, size_bytes, on->native);
     return code == GPU_SUCCESS && !stream ? device->driver->stream_synchronize(on->native) : code;
 }
 
-berth_status berth__gpu_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
+berth_status berth__gpu_copy(void *self, berth_device device, void *dst, const void *src, size_t size_bytes,
                              berth_copy_kind kind, berth_stream *stream)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     if (kind == BERTH_COPY_HOST_TO_HOST && !stream) {
@@ -269,7 +271,7 @@ berth_status berth__gpu_copy(berth_device device, void *dst, const void *src, si
         return BERTH_OK;
     }
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = copy_here(gpu, dst, src, size_bytes, stream);
     berth__gpu_leave(gpu, &visit);
@@ -292,18 +294,19 @@ static void gpu_ask_for_peer(gpu_device *device, gpu_device *peer)
                    device->driver->words(code));
 }
 
-berth_status berth__gpu_copy_between(berth_device to, void *dst, berth_device from, const void *src,
-                                     size_t size_bytes, berth_stream *stream)
+berth_status berth__gpu_copy_between(void *self, berth_device to, void *dst, berth_device from,
+                                     const void *src, size_t size_bytes, berth_stream *stream)
 {
+    (void)self;
     gpu_device *there = berth__gpu_device(to), *here = berth__gpu_device(from);
     gpu_device *doer = stream ? ((gpu_stream *)stream)->device : there, *peer = doer == there ? here : there;
     gpu_stream own;
     const gpu_stream *on = NULL;
     gpu_visit visit;
     berth_status status = berth__gpu_alive(peer);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__gpu_enter(doer, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     gpu_ask_for_peer(doer, peer);
     int code = gpu_stream_for(doer, stream, &own, &on);
@@ -317,14 +320,16 @@ berth_status berth__gpu_copy_between(berth_device to, void *dst, berth_device fr
                : berth__gpu_fail(doer, code, BERTH_OUT_OF_DEVICE_MEMORY, "a copy between two devices");
 }
 
-berth_status berth__gpu_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream)
+berth_status berth__gpu_zero(void *self, berth_device device, void *dst, size_t size_bytes,
+                             berth_stream *stream)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_stream own;
     const gpu_stream *on = NULL;
     gpu_visit visit;
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = gpu_stream_for(gpu, stream, &own, &on);
     if (code == GPU_SUCCESS)

@@ -96,26 +96,28 @@ static int piece_of(gpu_device *device, size_t *out)
     return code;
 }
 
-berth_status berth__gpu_granularity(berth_device device, size_t *out)
+berth_status berth__gpu_granularity(void *self, berth_device device, size_t *out)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     *out = atomic_load_explicit(&gpu->granularity, memory_order_relaxed);
     if (*out > 0)
         return BERTH_OK;
     berth_status status = pieces_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     return pieces_leave(gpu, &visit, piece_of(gpu, out), "asking for the size of pieces");
 }
 
-berth_status berth__gpu_reserve(berth_device device, size_t size_bytes, void **out)
+berth_status berth__gpu_reserve(void *self, berth_device device, size_t size_bytes, void **out)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     size_t piece = 0;
     berth_status status = pieces_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = piece_of(gpu, &piece);
     if (code == GPU_SUCCESS)
@@ -123,23 +125,25 @@ berth_status berth__gpu_reserve(berth_device device, size_t size_bytes, void **o
     return pieces_leave(gpu, &visit, code, "reserving address space");
 }
 
-berth_status berth__gpu_unreserve(berth_device device, void *base, size_t size_bytes)
+berth_status berth__gpu_unreserve(void *self, berth_device device, void *base, size_t size_bytes)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     berth_status status = pieces_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     return pieces_leave(gpu, &visit, gpu->driver->unreserve(base, size_bytes), "giving address space back");
 }
 
-berth_status berth__gpu_map(berth_device device, void *p, size_t size_bytes)
+berth_status berth__gpu_map(void *self, berth_device device, void *p, size_t size_bytes)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     size_t piece = 0;
     berth_status status = pieces_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = piece_of(gpu, &piece);
     if (code == GPU_SUCCESS)
@@ -147,13 +151,14 @@ berth_status berth__gpu_map(berth_device device, void *p, size_t size_bytes)
     return pieces_leave(gpu, &visit, code, "mapping memory");
 }
 
-berth_status berth__gpu_unmap(berth_device device, void *p, size_t size_bytes)
+berth_status berth__gpu_unmap(void *self, berth_device device, void *p, size_t size_bytes)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     size_t piece = 0;
     berth_status status = pieces_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = piece_of(gpu, &piece);
     if (code == GPU_SUCCESS)

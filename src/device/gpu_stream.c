@@ -23,10 +23,10 @@ static berth_status stream_answer(gpu_device *device, int code, const char *what
 static berth_status stream_enter(gpu_stream *stream, gpu_visit *visit, const char *what)
 {
     berth_status status = berth__gpu_enter(stream->device, visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     status = berth__gpu_not_captured(stream, what);
-    if (status != BERTH_OK)
+    if (status)
         berth__gpu_leave(stream->device, visit);
     return status;
 }
@@ -45,7 +45,6 @@ static berth_status stream_make(berth_device device, void *native, bool wrapped,
     gpu_stream *stream = berth__heap_zalloc(1, sizeof *stream);
     if (!stream)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a stream");
-    berth__stream_init(&stream->base, device);
     stream->device = berth__gpu_device(device);
     stream->native = native;
     stream->wrapped = wrapped;
@@ -53,18 +52,19 @@ static berth_status stream_make(berth_device device, void *native, bool wrapped,
     return BERTH_OK;
 }
 
-berth_status berth__gpu_stream_create(berth_device device, berth_stream **out)
+berth_status berth__gpu_stream_create(void *self, berth_device device, berth_stream **out)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     void *native = NULL;
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     status = stream_answer(gpu, gpu->driver->stream_create(&native), "making a stream");
-    if (status == BERTH_OK) {
+    if (!status) {
         status = stream_make(device, native, false, out);
-        if (status != BERTH_OK)
+        if (status)
             (void)gpu->driver->stream_destroy(native);
     }
     berth__gpu_leave(gpu, &visit);
@@ -75,8 +75,9 @@ berth_status berth__gpu_stream_create(berth_device device, berth_stream **out)
 enum { PER_THREAD_STREAM = 2 };
 
 /* NULL is the driver's default stream of this device. */
-berth_status berth__gpu_stream_wrap(berth_device device, void *native, berth_stream **out)
+berth_status berth__gpu_stream_wrap(void *self, berth_device device, void *native, berth_stream **out)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     if ((uintptr_t)native == PER_THREAD_STREAM)
@@ -85,7 +86,7 @@ berth_status berth__gpu_stream_wrap(berth_device device, void *native, berth_str
             "the per-thread default stream is another one on each thread, and frees may come from any: "
             "make a stream for the thread (berth_stream_create) and launch on its native handle");
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = gpu->driver->stream_check(gpu, native);
     if (code == GPU_INVALID_DEVICE) {
@@ -99,17 +100,19 @@ berth_status berth__gpu_stream_wrap(berth_device device, void *native, berth_str
         status = stream_answer(gpu, code, "looking at a stream");
     }
     berth__gpu_leave(gpu, &visit);
-    return status == BERTH_OK ? stream_make(device, native, true, out) : status;
+    return !status ? stream_make(device, native, true, out) : status;
 }
 
-void *berth__gpu_stream_native(berth_stream *stream)
+void *berth__gpu_stream_native(void *self, berth_stream *stream)
 {
+    (void)self;
     return stream_of(stream)->native;
 }
 
 /* The driver lets work that is enqueued run. */
-void berth__gpu_stream_destroy(berth_stream *base)
+void berth__gpu_stream_destroy(void *self, berth_stream *base)
 {
+    (void)self;
     gpu_stream *stream = stream_of(base);
     gpu_visit visit;
     if (!stream->wrapped && berth__gpu_enter_to_destroy(stream->device, &visit)) {
@@ -120,34 +123,37 @@ void berth__gpu_stream_destroy(berth_stream *base)
     berth__heap_free(stream);
 }
 
-berth_status berth__gpu_stream_query(berth_stream *stream)
+berth_status berth__gpu_stream_query(void *self, berth_stream *stream)
 {
+    (void)self;
     gpu_device *device = stream_of(stream)->device;
     gpu_visit visit;
     berth_status status = stream_enter(stream_of(stream), &visit, "asking whether it is done");
-    if (status != BERTH_OK)
+    if (status)
         return status;
     return stream_leave(device, &visit, device->driver->stream_query(stream_of(stream)->native),
                         "asking a stream");
 }
 
-berth_status berth__gpu_stream_synchronize(berth_stream *stream)
+berth_status berth__gpu_stream_synchronize(void *self, berth_stream *stream)
 {
+    (void)self;
     gpu_device *device = stream_of(stream)->device;
     gpu_visit visit;
     berth_status status = stream_enter(stream_of(stream), &visit, "waiting for it");
-    if (status != BERTH_OK)
+    if (status)
         return status;
     return stream_leave(device, &visit, device->driver->stream_synchronize(stream_of(stream)->native),
                         "waiting for a stream");
 }
 
-berth_status berth__gpu_stream_wait_event(berth_stream *stream, berth_event *event)
+berth_status berth__gpu_stream_wait_event(void *self, berth_stream *stream, berth_event *event)
 {
+    (void)self;
     gpu_device *device = stream_of(stream)->device;
     gpu_visit visit;
     berth_status status = berth__gpu_enter(device, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = device->driver->stream_wait(stream_of(stream)->native, ((gpu_event *)event)->native);
     return stream_leave(device, &visit, code, "making a stream wait");
@@ -168,14 +174,14 @@ static void run_host_call(void *context)
 {
     host_call call = *(host_call *)context;
     berth__heap_free(context);
-    berth__running_stream = call.stream;
-    call.fn(call.context);
-    berth__running_stream = NULL;
+    berth_stream_run(call.stream, call.fn, call.context);
 }
 
 /* Not in a capture: the function would run with every launch of the graph, and is made to run once. */
-berth_status berth__gpu_stream_call(berth_stream *stream, void (*fn)(void *context), void *context)
+berth_status berth__gpu_stream_call(void *self, berth_stream *stream, void (*fn)(void *context),
+                                    void *context)
 {
+    (void)self;
     gpu_device *device = stream_of(stream)->device;
     gpu_visit visit;
     host_call *call = berth__heap_alloc(sizeof *call);
@@ -183,11 +189,11 @@ berth_status berth__gpu_stream_call(berth_stream *stream, void (*fn)(void *conte
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to enqueue a function");
     *call = (host_call){stream, fn, context};
     berth_status status = stream_enter(stream_of(stream), &visit, "running a function on it");
-    if (status == BERTH_OK)
+    if (!status)
         status = stream_leave(device, &visit,
                               device->driver->stream_call(stream_of(stream)->native, run_host_call, call),
                               "enqueuing a function");
-    if (status != BERTH_OK)
+    if (status)
         berth__heap_free(call);
     return status;
 }
@@ -204,23 +210,23 @@ static void event_destroy_native(gpu_device *device, void *native)
     berth__gpu_leave(device, &visit);
 }
 
-berth_status berth__gpu_event_create(berth_device device, berth_event **out)
+berth_status berth__gpu_event_create(void *self, berth_device device, berth_event **out)
 {
+    (void)self;
     gpu_device *gpu = berth__gpu_device(device);
     gpu_visit visit;
     berth_status status = berth__gpu_enter(gpu, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     void *native = NULL;
     status = stream_leave(gpu, &visit, gpu->driver->event_create(&native), "making an event");
-    if (status != BERTH_OK)
+    if (status)
         return status;
     gpu_event *event = berth__heap_alloc(sizeof *event);
     if (!event) {
         event_destroy_native(gpu, native);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an event");
     }
-    berth__event_init(&event->base, device);
     event->device = gpu;
     event->native = native;
     *out = &event->base;
@@ -228,20 +234,22 @@ berth_status berth__gpu_event_create(berth_device device, berth_event **out)
 }
 
 /* Not in a capture: the event would mark a place in the graph, and could never be asked. */
-berth_status berth__gpu_event_record(berth_event *event, berth_stream *stream)
+berth_status berth__gpu_event_record(void *self, berth_event *event, berth_stream *stream)
 {
+    (void)self;
     gpu_device *device = stream_of(stream)->device;
     gpu_visit visit;
     berth_status status = stream_enter(stream_of(stream), &visit, "marking a point that can be waited for");
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = device->driver->event_record(((gpu_event *)event)->native, stream_of(stream)->native);
     return stream_leave(device, &visit, code, "recording an event");
 }
 
 /* Needs no current device. It is asked often, and minds a capture of somebody else's like the others. */
-berth_status berth__gpu_event_query(berth_event *base)
+berth_status berth__gpu_event_query(void *self, berth_event *base)
 {
+    (void)self;
     gpu_event *event = (gpu_event *)base;
     gpu_device *device = event->device;
     if (BERTH_UNLIKELY(atomic_load_explicit(&device->lost, memory_order_relaxed) != NULL))
@@ -255,19 +263,21 @@ berth_status berth__gpu_event_query(berth_event *base)
     return status;
 }
 
-berth_status berth__gpu_event_wait(berth_event *base)
+berth_status berth__gpu_event_wait(void *self, berth_event *base)
 {
+    (void)self;
     gpu_event *event = (gpu_event *)base;
     gpu_visit visit;
     berth_status status = berth__gpu_enter(event->device, &visit);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int code = event->device->driver->event_synchronize(event->native);
     return stream_leave(event->device, &visit, code, "waiting for an event");
 }
 
-void berth__gpu_event_destroy(berth_event *base)
+void berth__gpu_event_destroy(void *self, berth_event *base)
 {
+    (void)self;
     gpu_event *event = (gpu_event *)base;
     event_destroy_native(event->device, event->native);
     berth__heap_free(event);

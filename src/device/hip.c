@@ -129,10 +129,7 @@ static int take(size_t size_bytes, void **out)
     return (int)hip.hipMalloc(out, size_bytes);
 }
 
-static int give(void *p)
-{
-    return (int)hip.hipFree(p);
-}
+GPU_HANDLE_CALL(give, hip.hipFree)
 
 static int memory(size_t *free_bytes, size_t *total_bytes)
 {
@@ -145,10 +142,7 @@ static int take_pinned(size_t size_bytes, bool write_combined, void **out)
     return (int)hip.hipHostMalloc(out, size_bytes, flags);
 }
 
-static int give_pinned(void *p)
-{
-    return (int)hip.hipHostFree(p);
-}
+GPU_HANDLE_CALL(give_pinned, hip.hipHostFree)
 
 static int take_managed(size_t size_bytes, void **out)
 {
@@ -317,10 +311,7 @@ static int stream_create(void **out)
     return (int)code;
 }
 
-static int stream_destroy(void *stream)
-{
-    return (int)hip.hipStreamDestroy(stream);
-}
+GPU_HANDLE_CALL(stream_destroy, hip.hipStreamDestroy)
 
 static int stream_check(gpu_device *device, void *stream)
 {
@@ -339,15 +330,8 @@ static int stream_capturing(void *stream, bool *capturing)
     return (int)code;
 }
 
-static int stream_query(void *stream)
-{
-    return (int)hip.hipStreamQuery(stream);
-}
-
-static int stream_synchronize(void *stream)
-{
-    return (int)hip.hipStreamSynchronize(stream);
-}
+GPU_HANDLE_CALL(stream_query, hip.hipStreamQuery)
+GPU_HANDLE_CALL(stream_synchronize, hip.hipStreamSynchronize)
 
 static int stream_wait(void *stream, void *event)
 {
@@ -392,74 +376,14 @@ static int event_create(void **out)
     return (int)code;
 }
 
-static int event_destroy(void *event)
-{
-    return (int)hip.hipEventDestroy(event);
-}
+GPU_HANDLE_CALL(event_destroy, hip.hipEventDestroy)
 
 static int event_record(void *event, void *stream)
 {
     return (int)hip.hipEventRecord(event, stream);
 }
 
-static int event_query(void *event)
-{
-    return (int)hip.hipEventQuery(event);
-}
+GPU_HANDLE_CALL(event_query, hip.hipEventQuery)
+GPU_HANDLE_CALL(event_synchronize, hip.hipEventSynchronize)
 
-static int event_synchronize(void *event)
-{
-    return (int)hip.hipEventSynchronize(event);
-}
-
-const gpu_driver berth__hip_driver = {
-    .title = "HIP",
-    .load = load,
-    .open = open,
-    .enter = enter,
-    .leave = leave,
-    .exchange_capture = exchange_capture,
-    .forget_error = forget_error,
-    .memory = memory,
-    .pool_create = pool_create,
-    .pool_trim = pool_trim,
-    .copy_peer = copy_peer,
-    .register_host = register_host,
-    .unregister_host = unregister_host,
-    .prefetch = prefetch,
-    .advise = advise,
-    .share = share,
-    .open_shared = open_shared,
-    .close_shared = close_shared,
-    .stream_check = stream_check,
-    .stream_capturing = stream_capturing,
-    .can_reach = can_reach,
-    .enable_peer = enable_peer,
-    .access = access_for,
-    .words = words,
-    .take = take,
-    .give = give,
-    .take_pinned = take_pinned,
-    .give_pinned = give_pinned,
-    .take_managed = take_managed,
-    .take_async = take_async,
-    .give_async = give_async,
-    .copy = copy,
-    .zero = zero,
-    .stream_create = stream_create,
-    .event_create = event_create,
-    .granularity = granularity,
-    .reserve = reserve,
-    .unreserve = unreserve,
-    .map = map,
-    .unmap = unmap,
-    .stream_destroy = stream_destroy,
-    .stream_query = stream_query,
-    .stream_synchronize = stream_synchronize,
-    .stream_wait = stream_wait,
-    .stream_call = stream_call,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
-    .event_synchronize = event_synchronize,
-};
+const gpu_driver berth__hip_driver = {.title = "HIP", GPU_DRIVER_CALLS};

@@ -3,8 +3,9 @@
 
 #include <stdio.h>
 
-static berth_status describe(berth_device device, berth_device_info *info)
+static berth_status opencl_describe(void *self, berth_device device, berth_device_info *info)
 {
+    (void)self;
     ocl_device *ocl = berth__ocl_device(device);
     char platform[64] = "", version[64] = "";
     uint64_t bytes = 0;
@@ -16,28 +17,32 @@ static berth_status describe(berth_device device, berth_device_info *info)
     (void)berth__ocl.clGetDeviceInfo(ocl->id, OCL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes, &bytes, NULL);
     snprintf(info->driver, sizeof info->driver, "%s %s", platform, version);
     info->total_bytes = bytes;
-    if (ocl->usm || ocl->coarse)
+    if (ocl->usm || ocl->coarse || ocl->buffers)
         info->memory_kinds = 1u << BERTH_MEMORY_DEVICE | 1u << BERTH_MEMORY_PINNED;
     if (ocl->usm || ocl->fine)
         info->memory_kinds |= 1u << BERTH_MEMORY_MANAGED;
-    info->stream_ordered = ocl->coarse && !ocl->usm;
+    info->stream_ordered = info->memory_kinds != 0 && !ocl->usm;
+    info->offset_alignment = ocl->buffers ? ocl->part_alignment : 0;
     return BERTH_OK;
 }
 
-static berth_status native(berth_device device, void **out)
+static berth_status native(void *self, berth_device device, void **out)
 {
+    (void)self;
     ocl_context context;
     berth_status status = berth__ocl_context(berth__ocl_device(device), &context);
-    if (status == BERTH_OK)
+    if (!status)
         *out = context;
     return status;
 }
 
-const berth__device_ops berth__opencl_device_ops = {
-    .struct_size = sizeof(berth__device_ops),
+const berth_device_ops berth__opencl_device_ops = {
+    .struct_size = sizeof(berth_device_ops),
     .name = "opencl",
+    .memory_kinds = 1u << BERTH_MEMORY_DEVICE | 1u << BERTH_MEMORY_PINNED | 1u << BERTH_MEMORY_MANAGED,
+    .abilities = BERTH_DEVICE_CALLS_USE_DEVICE,
     .count = berth__ocl_count,
-    .describe = describe,
+    .describe = opencl_describe,
     .native = native,
     .allocate = berth__ocl_allocate,
     .release = berth__ocl_release,
@@ -57,5 +62,5 @@ const berth__device_ops berth__opencl_device_ops = {
     .event_wait = berth__ocl_event_wait,
     .event_destroy = berth__ocl_event_destroy,
     .most_bytes = berth__ocl_most_bytes,
-    .calls_may_use_device = true,
+    .locate = berth__ocl_locate,
 };

@@ -5,8 +5,10 @@
  *     opencl_adopt.c   contexts: our own, those of the program, queues for work without a stream
  *     opencl_error.c   what the driver's codes mean to us; devices that are lost
  *     opencl_memory.c  blocks: shared virtual memory, the USM extension
- *     opencl_pinned.c  pinned memory where there is no fine-grained memory
+ *     opencl_buffer.c  blocks that are buffers (cl_mem): all memory where there are no pointers, and pinned memory
+ *                      where there is no fine-grained memory
  *     opencl_copy.c    copies and fills
+ *     opencl_move.c    the same for memory that is a buffer
  *     opencl_stream.c  queues as streams
  *     opencl_call.c    functions of the host on a queue, and what happens once a queue has passed a point
  *     opencl_event.c   cl_event as events
@@ -43,10 +45,12 @@ enum {
     OCL_PLATFORM_NAME = 0x0902,
     OCL_DEVICE_TYPE_ALL = -1,
     OCL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
+    OCL_DEVICE_MEM_BASE_ADDR_ALIGN = 0x1019, /* in bits */
     OCL_DEVICE_GLOBAL_MEM_SIZE = 0x101f,
     OCL_DEVICE_AVAILABLE = 0x1027,
     OCL_DEVICE_NAME = 0x102b,
     OCL_DRIVER_VERSION = 0x102d,
+    OCL_DEVICE_VERSION = 0x102f,
     OCL_DEVICE_EXTENSIONS = 0x1030,
     OCL_DEVICE_PLATFORM = 0x1031,
     OCL_DEVICE_SVM_CAPABILITIES = 0x1053,
@@ -69,59 +73,78 @@ enum {
     OCL_CONTEXT_PLATFORM = 0x1084,
     OCL_EVENT_STATUS = 0x11d3,
     OCL_COMPLETE = 0,
+    OCL_BUFFER_CREATE_TYPE_REGION = 0x1220,
 };
 
+/* What clCreateSubBuffer takes: cl_buffer_region. */
+typedef struct ocl_region {
+    size_t origin, size;
+} ocl_region;
+
 /* X(need, result, name, parameters). A driver without an `optional` one still works. */
-#define OCL_FUNCTIONS(X)                                                                                   \
-    X(required, int32_t, clGetPlatformIDs, (uint32_t, ocl_platform *, uint32_t *))                         \
-    X(required, int32_t, clGetPlatformInfo, (ocl_platform, uint32_t, size_t, void *, size_t *))            \
-    X(required, int32_t, clGetDeviceIDs, (ocl_platform, uint64_t, uint32_t, ocl_device_id *, uint32_t *))  \
-    X(required, int32_t, clGetDeviceInfo, (ocl_device_id, uint32_t, size_t, void *, size_t *))             \
-    X(required, ocl_context, clCreateContext,                                                              \
-      (const intptr_t *, uint32_t, const ocl_device_id *,                                                  \
-       void (*)(const char *, const void *, size_t, void *), void *, int32_t *))                           \
-    X(required, int32_t, clRetainContext, (ocl_context))                                                   \
-    X(required, int32_t, clReleaseContext, (ocl_context))                                                  \
-    X(required, int32_t, clGetContextInfo, (ocl_context, uint32_t, size_t, void *, size_t *))              \
-    X(optional, ocl_queue, clCreateCommandQueueWithProperties,                                             \
-      (ocl_context, ocl_device_id, const uint64_t *, int32_t *))                                           \
-    X(required, ocl_queue, clCreateCommandQueue, (ocl_context, ocl_device_id, uint64_t, int32_t *))        \
-    X(required, int32_t, clRetainCommandQueue, (ocl_queue))                                                \
-    X(required, int32_t, clReleaseCommandQueue, (ocl_queue))                                               \
-    X(required, int32_t, clGetCommandQueueInfo, (ocl_queue, uint32_t, size_t, void *, size_t *))           \
-    X(required, int32_t, clFlush, (ocl_queue))                                                             \
-    X(required, int32_t, clFinish, (ocl_queue))                                                            \
-    X(required, int32_t, clEnqueueMarkerWithWaitList,                                                      \
-      (ocl_queue, uint32_t, const ocl_event_id *, ocl_event_id *))                                         \
-    X(required, int32_t, clEnqueueBarrierWithWaitList,                                                     \
-      (ocl_queue, uint32_t, const ocl_event_id *, ocl_event_id *))                                         \
-    X(required, int32_t, clGetEventInfo, (ocl_event_id, uint32_t, size_t, void *, size_t *))               \
-    X(required, int32_t, clWaitForEvents, (uint32_t, const ocl_event_id *))                                \
-    X(required, int32_t, clReleaseEvent, (ocl_event_id))                                                   \
-    X(required, int32_t, clSetEventCallback,                                                               \
-      (ocl_event_id, int32_t, void (*)(ocl_event_id, int32_t, void *), void *))                            \
-    X(required, ocl_event_id, clCreateUserEvent, (ocl_context, int32_t *))                                 \
-    X(required, int32_t, clSetUserEventStatus, (ocl_event_id, int32_t))                                    \
-    X(required, ocl_mem, clCreateBuffer, (ocl_context, uint64_t, size_t, void *, int32_t *))               \
-    X(required, int32_t, clReleaseMemObject, (ocl_mem))                                                    \
-    X(required, void *, clEnqueueMapBuffer,                                                                \
-      (ocl_queue, ocl_mem, uint32_t, uint64_t, size_t, size_t, uint32_t, const ocl_event_id *,             \
-       ocl_event_id *, int32_t *))                                                                         \
-    X(required, int32_t, clEnqueueUnmapMemObject,                                                          \
-      (ocl_queue, ocl_mem, void *, uint32_t, const ocl_event_id *, ocl_event_id *))                        \
-    X(optional, void *, clGetExtensionFunctionAddressForPlatform, (ocl_platform, const char *))            \
-    X(optional, void *, clSVMAlloc, (ocl_context, uint64_t, size_t, uint32_t))                             \
-    X(optional, void, clSVMFree, (ocl_context, void *))                                                    \
-    X(optional, int32_t, clEnqueueSVMFree,                                                                 \
-      (ocl_queue, uint32_t, void **, void (*)(ocl_queue, uint32_t, void **, void *), void *, uint32_t,     \
-       const ocl_event_id *, ocl_event_id *))                                                              \
-    X(optional, int32_t, clEnqueueSVMMemcpy,                                                               \
-      (ocl_queue, uint32_t, void *, const void *, size_t, uint32_t, const ocl_event_id *, ocl_event_id *)) \
-    X(optional, int32_t, clEnqueueSVMMemFill,                                                              \
-      (ocl_queue, void *, const void *, size_t, size_t, uint32_t, const ocl_event_id *, ocl_event_id *))   \
-    X(optional, int32_t, clEnqueueSVMMap,                                                                  \
-      (ocl_queue, uint32_t, uint64_t, void *, size_t, uint32_t, const ocl_event_id *, ocl_event_id *))     \
-    X(optional, int32_t, clEnqueueSVMUnmap,                                                                \
+#define OCL_FUNCTIONS(X)                                                                                     \
+    X(required, int32_t, clGetPlatformIDs, (uint32_t, ocl_platform *, uint32_t *))                           \
+    X(required, int32_t, clGetPlatformInfo, (ocl_platform, uint32_t, size_t, void *, size_t *))              \
+    X(required, int32_t, clGetDeviceIDs, (ocl_platform, uint64_t, uint32_t, ocl_device_id *, uint32_t *))    \
+    X(required, int32_t, clGetDeviceInfo, (ocl_device_id, uint32_t, size_t, void *, size_t *))               \
+    X(required, ocl_context, clCreateContext,                                                                \
+      (const intptr_t *, uint32_t, const ocl_device_id *,                                                    \
+       void (*)(const char *, const void *, size_t, void *), void *, int32_t *))                             \
+    X(required, int32_t, clRetainContext, (ocl_context))                                                     \
+    X(required, int32_t, clReleaseContext, (ocl_context))                                                    \
+    X(required, int32_t, clGetContextInfo, (ocl_context, uint32_t, size_t, void *, size_t *))                \
+    X(optional, ocl_queue, clCreateCommandQueueWithProperties,                                               \
+      (ocl_context, ocl_device_id, const uint64_t *, int32_t *))                                             \
+    X(required, ocl_queue, clCreateCommandQueue, (ocl_context, ocl_device_id, uint64_t, int32_t *))          \
+    X(required, int32_t, clRetainCommandQueue, (ocl_queue))                                                  \
+    X(required, int32_t, clReleaseCommandQueue, (ocl_queue))                                                 \
+    X(required, int32_t, clGetCommandQueueInfo, (ocl_queue, uint32_t, size_t, void *, size_t *))             \
+    X(required, int32_t, clFlush, (ocl_queue))                                                               \
+    X(required, int32_t, clFinish, (ocl_queue))                                                              \
+    X(required, int32_t, clEnqueueMarkerWithWaitList,                                                        \
+      (ocl_queue, uint32_t, const ocl_event_id *, ocl_event_id *))                                           \
+    X(required, int32_t, clEnqueueBarrierWithWaitList,                                                       \
+      (ocl_queue, uint32_t, const ocl_event_id *, ocl_event_id *))                                           \
+    X(required, int32_t, clGetEventInfo, (ocl_event_id, uint32_t, size_t, void *, size_t *))                 \
+    X(required, int32_t, clWaitForEvents, (uint32_t, const ocl_event_id *))                                  \
+    X(required, int32_t, clReleaseEvent, (ocl_event_id))                                                     \
+    X(required, int32_t, clSetEventCallback,                                                                 \
+      (ocl_event_id, int32_t, void (*)(ocl_event_id, int32_t, void *), void *))                              \
+    X(required, ocl_event_id, clCreateUserEvent, (ocl_context, int32_t *))                                   \
+    X(required, int32_t, clSetUserEventStatus, (ocl_event_id, int32_t))                                      \
+    X(required, ocl_mem, clCreateBuffer, (ocl_context, uint64_t, size_t, void *, int32_t *))                 \
+    X(required, ocl_mem, clCreateSubBuffer, (ocl_mem, uint64_t, uint32_t, const void *, int32_t *))          \
+    X(required, int32_t, clRetainMemObject, (ocl_mem))                                                       \
+    X(required, int32_t, clReleaseMemObject, (ocl_mem))                                                      \
+    X(required, int32_t, clEnqueueReadBuffer,                                                                \
+      (ocl_queue, ocl_mem, uint32_t, size_t, size_t, void *, uint32_t, const ocl_event_id *,                 \
+       ocl_event_id *))                                                                                      \
+    X(required, int32_t, clEnqueueWriteBuffer,                                                               \
+      (ocl_queue, ocl_mem, uint32_t, size_t, size_t, const void *, uint32_t, const ocl_event_id *,           \
+       ocl_event_id *))                                                                                      \
+    X(required, int32_t, clEnqueueCopyBuffer,                                                                \
+      (ocl_queue, ocl_mem, ocl_mem, size_t, size_t, size_t, uint32_t, const ocl_event_id *, ocl_event_id *)) \
+    X(required, int32_t, clEnqueueFillBuffer,                                                                \
+      (ocl_queue, ocl_mem, const void *, size_t, size_t, size_t, uint32_t, const ocl_event_id *,             \
+       ocl_event_id *))                                                                                      \
+    X(required, void *, clEnqueueMapBuffer,                                                                  \
+      (ocl_queue, ocl_mem, uint32_t, uint64_t, size_t, size_t, uint32_t, const ocl_event_id *,               \
+       ocl_event_id *, int32_t *))                                                                           \
+    X(required, int32_t, clEnqueueUnmapMemObject,                                                            \
+      (ocl_queue, ocl_mem, void *, uint32_t, const ocl_event_id *, ocl_event_id *))                          \
+    X(optional, void *, clGetExtensionFunctionAddressForPlatform, (ocl_platform, const char *))              \
+    X(optional, void *, clSVMAlloc, (ocl_context, uint64_t, size_t, uint32_t))                               \
+    X(optional, void, clSVMFree, (ocl_context, void *))                                                      \
+    X(optional, int32_t, clEnqueueSVMFree,                                                                   \
+      (ocl_queue, uint32_t, void **, void (*)(ocl_queue, uint32_t, void **, void *), void *, uint32_t,       \
+       const ocl_event_id *, ocl_event_id *))                                                                \
+    X(optional, int32_t, clEnqueueSVMMemcpy,                                                                 \
+      (ocl_queue, uint32_t, void *, const void *, size_t, uint32_t, const ocl_event_id *, ocl_event_id *))   \
+    X(optional, int32_t, clEnqueueSVMMemFill,                                                                \
+      (ocl_queue, void *, const void *, size_t, size_t, uint32_t, const ocl_event_id *, ocl_event_id *))     \
+    X(optional, int32_t, clEnqueueSVMMap,                                                                    \
+      (ocl_queue, uint32_t, uint64_t, void *, size_t, uint32_t, const ocl_event_id *, ocl_event_id *))       \
+    X(optional, int32_t, clEnqueueSVMUnmap,                                                                  \
       (ocl_queue, void *, uint32_t, const ocl_event_id *, ocl_event_id *))
 
 /* The extension cl_intel_unified_shared_memory, found platform by platform; all or none. */
@@ -158,9 +181,12 @@ enum { OCL_IDLE_QUEUES = 32 };
 typedef struct ocl_device {
     ocl_platform platform;
     ocl_device_id id;
-    bool coarse, fine;   /* which shared virtual memory it has */
-    bool usm;            /* it has the extension, which is then used instead */
-    uint64_t most_bytes; /* the largest block; 0: the device does not say */
+    bool is_2;             /* OpenCL 2.0 or later: functions that came with it may be called */
+    bool coarse, fine;     /* which shared virtual memory it has */
+    bool usm;              /* it has the extension, which is then used instead */
+    bool buffers;          /* it has neither: its memory are buffers, and our addresses stand for them */
+    uint64_t most_bytes;   /* the largest block; 0: the device does not say */
+    size_t part_alignment; /* where a sub-buffer may begin */
     ocl_usm_functions usm_functions;
     _Atomic(ocl_context) context;                    /* made on first use, or adopted */
     _Atomic(ocl_queue) idle_queues[OCL_IDLE_QUEUES]; /* for work without a stream; NULL: nothing here */
@@ -169,7 +195,7 @@ typedef struct ocl_device {
     _Atomic int64_t live; /* blocks and streams, without which a context can be given back */
 } ocl_device;
 
-berth_status berth__ocl_count(berth_device_kind kind, int32_t *count);
+berth_status berth__ocl_count(void *self, int32_t *count);
 /* Only after a count that found it. */
 ocl_device *berth__ocl_device(berth_device device);
 int berth__ocl_ordinal(const ocl_device *device);
@@ -201,6 +227,12 @@ berth_status berth__ocl_fail_memory(ocl_device *device, int32_t code, size_t siz
 berth_status berth__ocl_alive(ocl_device *device);
 /* "CL_OUT_OF_RESOURCES". */
 const char *berth__ocl_words(int32_t code);
+/* For what must not stay undone because of a shortage that passes: do code = call; while (berth__ocl_once_more(...)).
+ * `attempts` begins at 0. */
+bool berth__ocl_once_more(int32_t code, int *attempts);
+int32_t berth__ocl_flush(ocl_queue queue);
+/* Waits until nothing on the queue runs, whatever became of it. False: the driver does not wait. */
+bool berth__ocl_drain(ocl_queue queue);
 /* Waits for a queue. Finds out whether a code that may mean a lost device does. */
 berth_status berth__ocl_finish(ocl_device *device, ocl_queue queue, const char *what);
 
@@ -260,34 +292,72 @@ void berth__ocl_free_block(ocl_device *device, void *raw);
 /* Frees it when the stream gets there. */
 berth_status berth__ocl_free_on_stream(ocl_stream *stream, void *raw);
 
-berth_status berth__ocl_pinned_allocate(ocl_device *device, size_t size_bytes, size_t alignment, void **out);
-/* False: no such block. With a stream it goes when the stream gets there. */
-bool berth__ocl_pinned_release(ocl_device *device, void *p, ocl_stream *stream, berth_status *status);
-/* Whether `p` lies in such a block. */
+/* Memory that is a buffer. */
+typedef struct ocl_buffer {
+    ocl_leaving leaving; /* first */
+    ocl_device *device;
+    ocl_mem id;
+    char *p;      /* the caller's */
+    char *mapped; /* pinned: where the driver has it mapped. NULL: `p` is an address that stands for it */
+    size_t size_bytes;
+    bool released; /* its stream has not passed that point; guard: the table's lock */
+} ocl_buffer;
+
+/* Where an address lies. */
+typedef struct ocl_place {
+    ocl_mem buffer; /* NULL: in none; host memory, as far as we know */
+    bool pinned;    /* in a mapped one, which is host memory too */
+    ocl_device *device;
+    size_t offset, size_bytes; /* in it; its own */
+} ocl_place;
+
+/* A buffer without an address, NULL if there is none: for work of our own. berth__ocl_buffer_drop gives it back as soon as commands that are
+ * enqueued have run; it does not wait. */
+ocl_buffer *berth__ocl_buffer_new(ocl_device *device, uint64_t flags, size_t size_bytes,
+                                  berth_status *status);
+void berth__ocl_buffer_drop(ocl_buffer *buffer);
+berth_status berth__ocl_buffer_allocate(ocl_device *device, berth_memory_kind kind, size_t size_bytes,
+                                        size_t alignment, void **out);
+/* With a stream it goes when the stream gets there, and can be found until then. */
+berth_status berth__ocl_buffer_release(ocl_device *device, void *p, ocl_stream *stream);
+ocl_place berth__ocl_place_of(const void *p);
+/* Whether `p` lies in pinned memory that is a buffer. */
 bool berth__ocl_is_pinned(const void *p);
+/* Whether memory of that kind is a buffer. */
+bool berth__ocl_is_buffer(const ocl_device *device, berth_memory_kind kind);
+
+/* Copies and fills on a device without pointers; `stream` NULL: done on return. */
+berth_status berth__ocl_move(ocl_device *device, void *dst, const void *src, size_t size_bytes,
+                             berth_copy_kind kind, ocl_stream *stream);
+berth_status berth__ocl_move_zero(ocl_device *device, void *dst, size_t size_bytes, ocl_stream *stream);
+/* Waits for a queue of ours, on which a command has answered `code`. */
+berth_status berth__ocl_finish_or_fail(ocl_device *device, ocl_queue queue, int32_t code, const char *what);
 
 /* ---- The parts of the table ---------------------------------------------------------------------- */
 
-berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
+berth_status berth__ocl_allocate(void *self, berth_device device, berth_memory_kind kind, size_t size_bytes,
                                  size_t alignment, berth_stream *stream, void **out);
-berth_status berth__ocl_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                                berth_stream *stream);
-berth_status berth__ocl_most_bytes(berth_device device, berth_memory_kind kind, size_t *out);
-berth_status berth__ocl_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
+berth_status berth__ocl_release(void *self, berth_device device, berth_memory_kind kind, void *p,
+                                size_t size_bytes, berth_stream *stream);
+berth_status berth__ocl_most_bytes(void *self, berth_device device, berth_memory_kind kind, size_t *out);
+berth_status berth__ocl_locate(void *self, berth_device device, const void *p, berth_device_place *out);
+berth_status berth__ocl_copy(void *self, berth_device device, void *dst, const void *src, size_t size_bytes,
                              berth_copy_kind kind, berth_stream *stream);
-berth_status berth__ocl_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream);
-berth_status berth__ocl_stream_create(berth_device device, berth_stream **out);
-berth_status berth__ocl_stream_wrap(berth_device device, void *native, berth_stream **out);
-void *berth__ocl_stream_native(berth_stream *stream);
-void berth__ocl_stream_destroy(berth_stream *stream);
-berth_status berth__ocl_stream_query(berth_stream *stream);
-berth_status berth__ocl_stream_synchronize(berth_stream *stream);
-berth_status berth__ocl_stream_wait_event(berth_stream *stream, berth_event *event);
-berth_status berth__ocl_stream_call(berth_stream *stream, void (*fn)(void *context), void *context);
-berth_status berth__ocl_event_create(berth_device device, berth_event **out);
-berth_status berth__ocl_event_record(berth_event *event, berth_stream *stream);
-berth_status berth__ocl_event_query(berth_event *event);
-berth_status berth__ocl_event_wait(berth_event *event);
-void berth__ocl_event_destroy(berth_event *event);
+berth_status berth__ocl_zero(void *self, berth_device device, void *dst, size_t size_bytes,
+                             berth_stream *stream);
+berth_status berth__ocl_stream_create(void *self, berth_device device, berth_stream **out);
+berth_status berth__ocl_stream_wrap(void *self, berth_device device, void *native, berth_stream **out);
+void *berth__ocl_stream_native(void *self, berth_stream *stream);
+void berth__ocl_stream_destroy(void *self, berth_stream *stream);
+berth_status berth__ocl_stream_query(void *self, berth_stream *stream);
+berth_status berth__ocl_stream_synchronize(void *self, berth_stream *stream);
+berth_status berth__ocl_stream_wait_event(void *self, berth_stream *stream, berth_event *event);
+berth_status berth__ocl_stream_call(void *self, berth_stream *stream, void (*fn)(void *context),
+                                    void *context);
+berth_status berth__ocl_event_create(void *self, berth_device device, berth_event **out);
+berth_status berth__ocl_event_record(void *self, berth_event *event, berth_stream *stream);
+berth_status berth__ocl_event_query(void *self, berth_event *event);
+berth_status berth__ocl_event_wait(void *self, berth_event *event);
+void berth__ocl_event_destroy(void *self, berth_event *event);
 
 #endif

@@ -43,10 +43,10 @@ berth_status berth__ocl_new_queue(ocl_device *device, ocl_queue *out)
 {
     ocl_context context;
     berth_status status = berth__ocl_context(device, &context);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int32_t code = OCL_SUCCESS;
-    *out = berth__ocl.clCreateCommandQueueWithProperties
+    *out = device->is_2 && berth__ocl.clCreateCommandQueueWithProperties
                ? berth__ocl.clCreateCommandQueueWithProperties(context, device->id, NULL, &code)
                : berth__ocl.clCreateCommandQueue(context, device->id, 0, &code);
     return *out ? BERTH_OK : berth__ocl_fail(device, code, "making a queue");
@@ -153,7 +153,7 @@ static berth_status adopt_devices(ocl_context context)
     ocl_device_id ids[MOST_OF_ONE];
     uint32_t count = 0;
     berth_status status = list_of_context(context, ids, &count);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int32_t code = berth__ocl.clRetainContext(context);
     if (code != OCL_SUCCESS)
@@ -185,7 +185,7 @@ bool berth__ocl_queue_fits(const ocl_device *device, ocl_context context, ocl_de
     if (id == device->id)
         return true;
     int32_t count = 0, first = berth__ocl_listed_count();
-    if (berth__ocl_ordinal(device) < first || berth__ocl_count(BERTH_DEVICE_OPENCL, &count) != BERTH_OK)
+    if (berth__ocl_ordinal(device) < first || berth__ocl_count(NULL, &count) != BERTH_OK)
         return false;
     bool others = false; /* a device of its own stands for it */
     pthread_mutex_lock(&adopt_lock);
@@ -232,7 +232,7 @@ static void part_with(ocl_device *device)
 static berth_status give_back(ocl_context context)
 {
     int32_t device_count = 0;
-    (void)berth__ocl_count(BERTH_DEVICE_OPENCL, &device_count);
+    (void)berth__ocl_count(NULL, &device_count);
     if (find_adopted(context, device_count, NULL, 0) == 0)
         return berth__fail(BERTH_NOT_FOUND, "the OpenCL context %p is not adopted", (void *)context);
     surplus *left = new_surplus();
@@ -258,10 +258,10 @@ berth_status berth_opencl_release(void *context)
     int32_t device_count = 0;
     if (!context)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the OpenCL context is NULL");
-    berth_status status = berth__ocl_count(BERTH_DEVICE_OPENCL, &device_count);
-    if (status == BERTH_OK && berth__ocl_is_forked())
+    berth_status status = berth__ocl_count(NULL, &device_count);
+    if (!status && berth__ocl_is_forked())
         status = berth__ocl_alive(berth__ocl_device(named(0)));
-    if (status != BERTH_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&adopt_lock);
     status = give_back(context);
@@ -276,20 +276,20 @@ berth_status berth_opencl_adopt(void *context, berth_device *devices, int32_t ro
                            "adopting an OpenCL context needs the context, count, and room for devices");
     *count = 0;
     int32_t device_count = 0;
-    berth_status status = berth__ocl_count(BERTH_DEVICE_OPENCL, &device_count);
-    if (status == BERTH_OK)
+    berth_status status = berth__ocl_count(NULL, &device_count);
+    if (!status)
         status = berth__ocl_alive(berth__ocl_device(named(0)));
     if (status == BERTH_DEVICE_LOST && !berth__ocl_is_forked())
         status = BERTH_OK; /* the first device is lost: that says nothing of this context */
-    if (status != BERTH_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&adopt_lock); /* nothing but the driver's questions runs under it, nor takes a lock */
-    (void)berth__ocl_count(BERTH_DEVICE_OPENCL, &device_count);
+    (void)berth__ocl_count(NULL, &device_count);
     *count = find_adopted(context, device_count, devices, room);
     if (*count == 0) {
         status = adopt_devices(context);
-        (void)berth__ocl_count(BERTH_DEVICE_OPENCL, &device_count);
-        *count = status == BERTH_OK ? find_adopted(context, device_count, devices, room) : 0;
+        (void)berth__ocl_count(NULL, &device_count);
+        *count = !status ? find_adopted(context, device_count, devices, room) : 0;
     }
     pthread_mutex_unlock(&adopt_lock);
     return status;
@@ -303,8 +303,8 @@ berth_status berth_opencl_device_find(void *device_id, berth_device *out)
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", device_id ? "out" : "device_id");
     *out = (berth_device){BERTH_DEVICE_UNKNOWN, 0};
     int32_t count = 0;
-    berth_status status = berth__ocl_count(BERTH_DEVICE_OPENCL, &count);
-    if (status != BERTH_OK)
+    berth_status status = berth__ocl_count(NULL, &count);
+    if (status)
         return status;
     bool alone = berth__ocl_is_forked(); /* nobody adopts here, and who did may have left the lock behind */
     if (!alone)
@@ -325,8 +325,8 @@ static berth_status check_opencl(berth_device device)
     int32_t count = 0;
     if (device.kind != BERTH_DEVICE_OPENCL)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the device is no OpenCL device");
-    berth_status status = berth__ocl_count(BERTH_DEVICE_OPENCL, &count);
-    if (status != BERTH_OK)
+    berth_status status = berth__ocl_count(NULL, &count);
+    if (status)
         return status;
     if (device.ordinal >= 0 && device.ordinal < count && atomic_load(&berth__ocl_device(device)->gone))
         return berth__fail(BERTH_NOT_FOUND, "OpenCL device %d went with its context", (int)device.ordinal);
@@ -342,7 +342,7 @@ berth_status berth_opencl_device_id(berth_device device, void **out)
         return berth__fail(BERTH_INVALID_ARGUMENT, "out is NULL");
     *out = NULL;
     berth_status status = check_opencl(device);
-    if (status == BERTH_OK)
+    if (!status)
         *out = berth__ocl_device(device)->id;
     return status;
 }
@@ -353,7 +353,7 @@ berth_status berth_opencl_memory(berth_device device, berth_opencl_memory_model 
         return berth__fail(BERTH_INVALID_ARGUMENT, "out is NULL");
     *out = BERTH_OPENCL_NO_POINTERS;
     berth_status status = check_opencl(device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     const ocl_device *ocl = berth__ocl_device(device);
     *out = ocl->usm ? BERTH_OPENCL_USM : ocl->coarse ? BERTH_OPENCL_SVM : BERTH_OPENCL_NO_POINTERS;

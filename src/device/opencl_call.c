@@ -104,10 +104,7 @@ typedef struct host_call {
 static void run_host_call(void *context)
 {
     host_call *call = context;
-    const berth_stream *outer = berth__running_stream;
-    berth__running_stream = &call->stream->base;
-    call->fn(call->context);
-    berth__running_stream = outer;
+    berth_stream_run(&call->stream->base, call->fn, call->context);
     /* The stream goes last, and with it perhaps its queue: not while the user event is unset. */
     ocl_event_id go_on = call->go_on;
     ocl_stream *stream = call->stream;
@@ -130,7 +127,7 @@ static berth_status need_caller(ocl_stream *stream)
         return BERTH_OK;
     berth_stream *made, *other = NULL;
     berth_status status = berth_stream_create(berth_device_cpu(), &made);
-    if (status == BERTH_OK && !atomic_compare_exchange_strong(&stream->caller, &other, made))
+    if (!status && !atomic_compare_exchange_strong(&stream->caller, &other, made))
         berth_stream_destroy(made);
     return status;
 }
@@ -154,16 +151,17 @@ static int32_t enqueue_host_call(host_call *call)
     return code;
 }
 
-berth_status berth__ocl_stream_call(berth_stream *base, void (*fn)(void *context), void *context)
+berth_status berth__ocl_stream_call(void *self, berth_stream *base, void (*fn)(void *context), void *context)
 {
+    (void)self;
     ocl_stream *stream = (ocl_stream *)base;
     ocl_context ocl;
     berth_status status = berth__ocl_alive(stream->device);
-    if (status == BERTH_OK)
+    if (!status)
         status = need_caller(stream);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__ocl_context(stream->device, &ocl);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     host_call *call = berth__heap_alloc(sizeof *call);
     if (!call)
@@ -215,7 +213,7 @@ berth_status berth__ocl_when_passed(ocl_stream *stream, void (*fn)(void *context
 {
     ocl_event_id marker = NULL;
     berth_status status = need_caller(stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     errand *e = berth__heap_alloc(sizeof *e);
     if (!e)

@@ -1,7 +1,6 @@
-/* Copies and fills of OpenCL devices. */
+/* Copies and fills of OpenCL devices whose memory has pointers; opencl_move.c has the others. */
 #include "device/opencl.h"
 
-#include <sched.h>
 #include <string.h>
 
 /* ---- Copies -------------------------------------------------------------------------------------- */
@@ -18,7 +17,7 @@ static int32_t enqueue_copy(ocl_device *device, ocl_queue queue, bool blocking, 
                : berth__ocl.clEnqueueSVMMemcpy(queue, blocking, dst, src, size_bytes, waits, list, event);
 }
 
-static bool overlaps(const void *a, const void *b, size_t size_bytes)
+static bool copy_overlaps(const void *a, const void *b, size_t size_bytes)
 {
     uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
     return x < y ? y - x < size_bytes : x - y < size_bytes;
@@ -32,20 +31,23 @@ static void keep_for_good(const ocl_device *device, size_t size_bytes)
                berth__ocl_ordinal(device), size_bytes);
 }
 
-/* Frees the block between once the copies from and to it have run, of which `last` is the last. */
-static void free_between(ocl_device *device, ocl_queue queue, ocl_stream *stream, void *between,
-                         size_t size_bytes, ocl_event_id last)
+/* Frees the block between once the copies from and to it have run, of which `last` is the last. Without a stream these
+ * have run on return, or it says why that is not known. */
+static berth_status free_between(ocl_device *device, ocl_queue queue, ocl_stream *stream, void *between,
+                                 size_t size_bytes, ocl_event_id last)
 {
     if (stream && !device->usm &&
         berth__ocl.clEnqueueSVMFree(queue, 1, &between, NULL, NULL, 1, &last, NULL) == OCL_SUCCESS)
-        return;
+        return BERTH_OK;
     if (stream && berth__ocl_free_on_stream(stream, between) == BERTH_OK)
-        return;
+        return BERTH_OK;
     bool own = stream && &stream->base == berth__running_stream;
-    if (!own && berth__ocl_finish(device, queue, "a copy") == BERTH_OK)
+    berth_status status = own ? BERTH_OK : berth__ocl_finish(device, queue, "a copy");
+    if (!own && (!status || berth__ocl_drain(queue)))
         berth__ocl_free_block(device, between);
     else
         keep_for_good(device, size_bytes);
+    return stream ? BERTH_OK : status;
 }
 
 /* The driver forbids overlapping copies: through a block between. Events order both halves and the free, since
@@ -56,7 +58,7 @@ static berth_status copy_overlapping(ocl_device *device, ocl_queue queue, ocl_st
     void *between = NULL;
     ocl_event_id first = NULL, second = NULL;
     berth_status status = berth__ocl_block(device, BERTH_MEMORY_DEVICE, size_bytes, &between);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int32_t code = enqueue_copy(device, queue, false, between, src, size_bytes, NULL, &first);
     if (code != OCL_SUCCESS) {
@@ -64,11 +66,11 @@ static berth_status copy_overlapping(ocl_device *device, ocl_queue queue, ocl_st
         return berth__ocl_fail(device, code, "a copy");
     }
     code = enqueue_copy(device, queue, false, dst, between, size_bytes, first, &second);
-    free_between(device, queue, stream, between, size_bytes, code == OCL_SUCCESS ? second : first);
+    status = free_between(device, queue, stream, between, size_bytes, code == OCL_SUCCESS ? second : first);
     (void)berth__ocl.clReleaseEvent(first);
     if (second)
         (void)berth__ocl.clReleaseEvent(second);
-    return code == OCL_SUCCESS ? BERTH_OK : berth__ocl_fail(device, code, "a copy");
+    return code == OCL_SUCCESS ? status : berth__ocl_fail(device, code, "a copy");
 }
 
 static berth_status copy_on_stream(void *dst, const void *src, size_t size_bytes, ocl_stream *stream)
@@ -78,7 +80,7 @@ static berth_status copy_on_stream(void *dst, const void *src, size_t size_bytes
     int32_t code = berth__ocl_before(stream);
     if (code != OCL_SUCCESS)
         return berth__ocl_fail(ocl, code, "a copy");
-    if (BERTH_UNLIKELY(overlaps(dst, src, size_bytes)))
+    if (BERTH_UNLIKELY(copy_overlaps(dst, src, size_bytes)))
         status = copy_overlapping(ocl, stream->queue, stream, dst, src, size_bytes);
     else
         code = enqueue_copy(ocl, stream->queue, false, dst, src, size_bytes, NULL, NULL);
@@ -86,7 +88,7 @@ static berth_status copy_on_stream(void *dst, const void *src, size_t size_bytes
     int32_t sent = berth__ocl_after(stream);
     if (code == OCL_SUCCESS)
         code = sent;
-    return status != BERTH_OK || code == OCL_SUCCESS ? status : berth__ocl_fail(ocl, code, "a copy");
+    return status || code == OCL_SUCCESS ? status : berth__ocl_fail(ocl, code, "a copy");
 }
 
 /* Between the host and coarse-grained memory: the host copies, while the block is mapped. What is written whole
@@ -100,23 +102,20 @@ static int32_t copy_mapped(ocl_queue queue, void *dst, const void *src, size_t s
         return code;
     memcpy(dst, src, size_bytes);
     /* A block that stays mapped is of no use to any command: a shortage that passes must not cause that. */
-    enum { ATTEMPTS = 100 };
-    for (int i = 0; i < ATTEMPTS; i++) {
+    int attempts = 0;
+    do
         code = berth__ocl.clEnqueueSVMUnmap(queue, shared, 0, NULL, NULL);
-        if (BERTH_LIKELY(code == OCL_SUCCESS))
-            break;
-        sched_yield();
-    }
+    while (berth__ocl_once_more(code, &attempts));
     return code;
 }
 
-/* Waits for a queue of ours, on which a command has answered `code`. */
-static berth_status finish_or_fail(ocl_device *device, ocl_queue queue, int32_t code, const char *what)
+berth_status berth__ocl_finish_or_fail(ocl_device *device, ocl_queue queue, int32_t code, const char *what)
 {
-    if (BERTH_LIKELY(code == OCL_SUCCESS))
-        return berth__ocl_finish(device, queue, what);
-    (void)berth__ocl.clFinish(queue); /* some of it may be under way */
-    return berth__ocl_fail(device, code, what);
+    berth_status status = BERTH_LIKELY(code == OCL_SUCCESS) ? berth__ocl_finish(device, queue, what)
+                                                            : berth__ocl_fail(device, code, what);
+    if (status)
+        (void)berth__ocl_drain(queue); /* some of it may be under way, and what it uses goes on this return */
+    return status;
 }
 
 static berth_status copy_now(ocl_device *ocl, ocl_queue queue, void *dst, const void *src, size_t size_bytes,
@@ -124,29 +123,32 @@ static berth_status copy_now(ocl_device *ocl, ocl_queue queue, void *dst, const 
 {
     int32_t code;
     bool to_device = kind == BERTH_COPY_HOST_TO_DEVICE, to_host = kind == BERTH_COPY_DEVICE_TO_HOST;
-    if (overlaps(dst, src, size_bytes))
+    if (copy_overlaps(dst, src, size_bytes))
         return copy_overlapping(ocl, queue, NULL, dst, src, size_bytes);
     if ((to_device || to_host) && !ocl->usm && !berth__ocl_is_pinned(to_device ? dst : src))
         code = copy_mapped(queue, dst, src, size_bytes, to_device);
     else
         code = enqueue_copy(ocl, queue, true, dst, src, size_bytes, NULL, NULL);
-    return finish_or_fail(ocl, queue, code, "a copy");
+    return berth__ocl_finish_or_fail(ocl, queue, code, "a copy");
 }
 
 static berth_status check_can(berth_device device)
 {
     berth_status status = berth__ocl_alive(berth__ocl_device(device));
-    return status == BERTH_OK ? berth__ocl_check_kind(device, BERTH_MEMORY_DEVICE) : status;
+    return !status ? berth__ocl_check_kind(device, BERTH_MEMORY_DEVICE) : status;
 }
 
-berth_status berth__ocl_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
+berth_status berth__ocl_copy(void *self, berth_device device, void *dst, const void *src, size_t size_bytes,
                              berth_copy_kind kind, berth_stream *stream)
 {
+    (void)self;
     ocl_device *ocl = berth__ocl_device(device);
     ocl_queue on = NULL;
     berth_status status = check_can(device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
+    if (ocl->buffers)
+        return berth__ocl_move(ocl, dst, src, size_bytes, kind, (ocl_stream *)stream);
     if (stream)
         return copy_on_stream(dst, src, size_bytes, (ocl_stream *)stream);
     if (kind == BERTH_COPY_HOST_TO_HOST) {
@@ -154,7 +156,7 @@ berth_status berth__ocl_copy(berth_device device, void *dst, const void *src, si
         return BERTH_OK;
     }
     status = berth__ocl_queue_borrow(ocl, &on);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     status = copy_now(ocl, on, dst, src, size_bytes, kind);
     berth__ocl_queue_return(ocl, on);
@@ -201,19 +203,23 @@ static berth_status zero_on_stream(ocl_stream *stream, void *dst, size_t size_by
     return code == OCL_SUCCESS ? BERTH_OK : berth__ocl_fail(stream->device, code, "filling with zero");
 }
 
-berth_status berth__ocl_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream)
+berth_status berth__ocl_zero(void *self, berth_device device, void *dst, size_t size_bytes,
+                             berth_stream *stream)
 {
+    (void)self;
     ocl_device *ocl = berth__ocl_device(device);
     ocl_queue on = NULL;
     berth_status status = check_can(device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
+    if (ocl->buffers)
+        return berth__ocl_move_zero(ocl, dst, size_bytes, (ocl_stream *)stream);
     if (stream)
         return zero_on_stream((ocl_stream *)stream, dst, size_bytes);
     status = berth__ocl_queue_borrow(ocl, &on);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    status = finish_or_fail(ocl, on, enqueue_zero(ocl, on, dst, size_bytes), "filling with zero");
+    status = berth__ocl_finish_or_fail(ocl, on, enqueue_zero(ocl, on, dst, size_bytes), "filling with zero");
     berth__ocl_queue_return(ocl, on);
     return status;
 }

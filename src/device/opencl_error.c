@@ -1,6 +1,8 @@
 /* What the codes of OpenCL drivers mean to us, and devices that are lost. */
 #include "device/opencl.h"
 
+#include <sched.h>
+
 /* Codes beyond those of OpenCL itself: NVIDIA's for a kernel that touched memory it must not, after which the
  * context is of no use; and that of cl_khr_terminate_context. */
 enum { NVIDIA_ILLEGAL_ACCESS = -9999, CONTEXT_TERMINATED = -1121 };
@@ -121,4 +123,35 @@ berth_status berth__ocl_finish(ocl_device *device, ocl_queue queue, const char *
     if (is_suspect(code) && berth__ocl.clFinish(queue) != OCL_SUCCESS)
         return fail_as(device, BERTH_DEVICE_LOST, code, what);
     return berth__ocl_fail(device, code, what);
+}
+
+bool berth__ocl_once_more(int32_t code, int *attempts)
+{
+    enum { MOST_ATTEMPTS = 100 };
+    if (BERTH_LIKELY(code == OCL_SUCCESS) || ++*attempts == MOST_ATTEMPTS)
+        return false;
+    if (code != OCL_OUT_OF_RESOURCES && code != OCL_OUT_OF_HOST_MEMORY)
+        return false;
+    sched_yield();
+    return true;
+}
+
+int32_t berth__ocl_flush(ocl_queue queue)
+{
+    int32_t code;
+    int attempts = 0;
+    do
+        code = berth__ocl.clFlush(queue);
+    while (berth__ocl_once_more(code, &attempts));
+    return code;
+}
+
+bool berth__ocl_drain(ocl_queue queue)
+{
+    int32_t code;
+    int attempts = 0;
+    do
+        code = berth__ocl.clFinish(queue);
+    while (berth__ocl_once_more(code, &attempts));
+    return code == OCL_SUCCESS;
 }

@@ -13,15 +13,15 @@ static ocl_device *device_of(const berth_stream *stream)
     return ((const ocl_stream *)stream)->device;
 }
 
-berth_status berth__ocl_event_create(berth_device device, berth_event **out)
+berth_status berth__ocl_event_create(void *self, berth_device device, berth_event **out)
 {
+    (void)self;
     berth_status status = berth__ocl_check_streams(device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     ocl_event *event = berth__heap_alloc(sizeof *event);
     if (!event)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an event");
-    berth__event_init(&event->base, device);
     event->device = berth__ocl_device(device);
     event->native = NULL;
     atomic_init(&event->done, true);
@@ -29,12 +29,13 @@ berth_status berth__ocl_event_create(berth_device device, berth_event **out)
     return BERTH_OK;
 }
 
-berth_status berth__ocl_event_record(berth_event *base, berth_stream *stream)
+berth_status berth__ocl_event_record(void *self, berth_event *base, berth_stream *stream)
 {
+    (void)self;
     ocl_event *event = (ocl_event *)base;
     ocl_event_id marker = NULL;
     berth_status status = berth__ocl_alive(device_of(stream));
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int32_t code = berth__ocl_put_marker(((ocl_stream *)stream)->queue, &marker);
     if (code != OCL_SUCCESS)
@@ -49,8 +50,9 @@ berth_status berth__ocl_event_record(berth_event *base, berth_stream *stream)
 
 /* A failed command is over, and so is everything before the mark. The failure is said once, to whoever finds
  * it; after that the point counts as passed, which it is: what waits for it must not wait for ever. */
-berth_status berth__ocl_event_query(berth_event *base)
+berth_status berth__ocl_event_query(void *self, berth_event *base)
 {
+    (void)self;
     ocl_event *event = (ocl_event *)base;
     if (atomic_load_explicit(&event->done, memory_order_acquire))
         return BERTH_OK;
@@ -67,14 +69,14 @@ berth_status berth__ocl_event_query(berth_event *base)
                : berth__ocl_fail(event->device, state, "a command before the event");
 }
 
-berth_status berth__ocl_event_wait(berth_event *base)
+berth_status berth__ocl_event_wait(void *self, berth_event *base)
 {
     ocl_event *event = (ocl_event *)base;
-    berth_status status = berth__ocl_event_query(base);
+    berth_status status = berth__ocl_event_query(self, base);
     if (status != BERTH_NOT_READY)
         return status;
     int32_t code = berth__ocl.clWaitForEvents(1, &event->native);
-    status = berth__ocl_event_query(base); /* it knows more than the wait does: which code */
+    status = berth__ocl_event_query(self, base); /* it knows more than the wait does: which code */
     return code == OCL_SUCCESS || status != BERTH_NOT_READY
                ? status
                : berth__ocl_fail(event->device, code, "waiting for an event");
@@ -86,15 +88,16 @@ static bool same_context(ocl_device *a, ocl_device *b)
     return a == b || atomic_load(&a->context) == atomic_load(&b->context);
 }
 
-berth_status berth__ocl_stream_wait_event(berth_stream *stream, berth_event *base)
+berth_status berth__ocl_stream_wait_event(void *self, berth_stream *stream, berth_event *base)
 {
+    (void)self;
     ocl_event *event = (ocl_event *)base;
     ocl_device *device = device_of(stream);
     berth_status status = berth__ocl_alive(device);
-    if (status != BERTH_OK || atomic_load_explicit(&event->done, memory_order_acquire))
+    if (status || atomic_load_explicit(&event->done, memory_order_acquire))
         return status;
     if (!same_context(device, event->device))
-        return berth__ocl_event_wait(base);
+        return berth__ocl_event_wait(self, base);
     ocl_stream *on = (ocl_stream *)stream;
     int32_t code = berth__ocl.clEnqueueBarrierWithWaitList(on->queue, 1, &event->native, NULL);
     if (code == OCL_SUCCESS)
@@ -102,8 +105,9 @@ berth_status berth__ocl_stream_wait_event(berth_stream *stream, berth_event *bas
     return code == OCL_SUCCESS ? BERTH_OK : berth__ocl_fail(device, code, "waiting for an event on a queue");
 }
 
-void berth__ocl_event_destroy(berth_event *base)
+void berth__ocl_event_destroy(void *self, berth_event *base)
 {
+    (void)self;
     ocl_event *event = (ocl_event *)base;
     if (event->native && !berth__ocl_is_forked())
         (void)berth__ocl.clReleaseEvent(event->native);

@@ -63,6 +63,17 @@ static bool has_svm_functions(void)
            berth__ocl.clEnqueueSVMUnmap;
 }
 
+/* 100 times the version, of "OpenCL 1.2 whose it is": 102; 0 if it says nothing of the sort. */
+static int version_of(ocl_device_id id)
+{
+    char words[128] = "";
+    int major = 0, minor = 0;
+    if (berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_VERSION, sizeof words - 1, words, NULL) != OCL_SUCCESS ||
+        sscanf(words, "OpenCL %d.%d", &major, &minor) != 2)
+        return 0;
+    return major * 100 + minor;
+}
+
 /* The first place that a context left when it was given back, or the next new one. */
 static ocl_device *free_place(void)
 {
@@ -72,22 +83,37 @@ static ocl_device *free_place(void)
     return added_count < MOST_DEVICES ? &devices[added_count++] : NULL;
 }
 
+/* In bytes, and a power of two: OpenCL promises neither, but every driver keeps to it. */
+static size_t part_alignment(uint32_t bits)
+{
+    size_t alignment = 128; /* of OpenCL's largest type: the least that there is */
+    while (alignment < bits / 8)
+        alignment *= 2;
+    return alignment;
+}
+
 ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id)
 {
     ocl_device *device = free_place();
     if (!device)
         return NULL;
     uint64_t svm = 0, most = 0;
+    uint32_t part_bits = 0;
+    int version = version_of(id);
     device->platform = platform;
     device->id = id;
+    device->is_2 = version >= 200;
     /* Before OpenCL 2.0 the question itself is an error. */
-    if (has_svm_functions())
+    if (device->is_2 && has_svm_functions())
         (void)berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_SVM_CAPABILITIES, sizeof svm, &svm, NULL);
     (void)berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most, &most, NULL);
     device->coarse = (svm & OCL_SVM_COARSE) != 0;
     device->fine = (svm & OCL_SVM_FINE) != 0;
     device->most_bytes = most;
     device->usm = find_usm(device);
+    device->buffers = !device->coarse && !device->usm && version >= 102;
+    (void)berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof part_bits, &part_bits, NULL);
+    device->part_alignment = part_alignment(part_bits);
     atomic_store(&device->lost, false);
     atomic_store(&device->gone, false);
     return device;
@@ -148,7 +174,7 @@ bool berth__ocl_is_forked(void)
     return atomic_load_explicit(&forked, memory_order_relaxed);
 }
 
-static void load(void)
+static void opencl_load(void)
 {
     static const char *const names[] = {"libOpenCL.so.1", "libOpenCL.so", NULL};
     char why[160] = "";
@@ -162,10 +188,10 @@ static void load(void)
         berth__log(BERTH_LOG_WARNING, "no memory to watch for forks: OpenCL must not be used in a child");
 }
 
-berth_status berth__ocl_count(berth_device_kind kind, int32_t *count)
+berth_status berth__ocl_count(void *self, int32_t *count)
 {
-    (void)kind;
-    pthread_once(&loaded, load);
+    (void)self;
+    pthread_once(&loaded, opencl_load);
     *count = atomic_load_explicit(&device_count, memory_order_acquire);
     if (BERTH_LIKELY(*count > 0))
         return BERTH_OK;

@@ -1,9 +1,9 @@
-/* Blocks of OpenCL devices: shared virtual memory or the USM extension.
+/* Blocks of OpenCL devices: shared virtual memory or the USM extension, and which memory is a buffer instead.
  *
  * Device memory is coarse-grained: the host may touch it only between a map and an unmap, which a copy
  * without a stream does; a copy on a stream is a command of the device and needs neither. Pinned and managed
- * memory is fine-grained where the device has that. Without it pinned memory is a mapped buffer
- * (opencl_pinned.c). */
+ * memory is fine-grained where the device has that. What has no pointer of that sort is a buffer
+ * (opencl_buffer.c). */
 #include "device/opencl.h"
 
 #include "base/pointers.h"
@@ -24,26 +24,21 @@ berth_status berth__ocl_check_kind(berth_device device, berth_memory_kind kind)
     const ocl_device *ocl = berth__ocl_device(device);
     if (ocl->usm)
         return BERTH_OK;
-    if (!ocl->coarse)
-        return no_such_memory(device, "shared virtual memory, nor the extension "
-                                      "cl_intel_unified_shared_memory");
+    if (!ocl->coarse && !ocl->buffers)
+        return no_such_memory(device, "OpenCL 1.2, which Berth needs");
     if (kind == BERTH_MEMORY_MANAGED && !ocl->fine)
         return no_such_memory(device, "fine-grained shared virtual memory, which managed memory needs");
     return BERTH_OK;
 }
 
-static bool is_mapped_buffer(const ocl_device *device, berth_memory_kind kind)
+/* With room to align it, which buffers without a pointer do not need. */
+berth_status berth__ocl_most_bytes(void *self, berth_device device, berth_memory_kind kind, size_t *out)
 {
-    return kind == BERTH_MEMORY_PINNED && !device->usm && !device->fine;
-}
-
-/* With room to align it. */
-berth_status berth__ocl_most_bytes(berth_device device, berth_memory_kind kind, size_t *out)
-{
+    (void)self;
     const ocl_device *ocl = berth__ocl_device(device);
-    bool known = ocl->most_bytes > USUAL_ALIGNMENT && ocl->most_bytes < SIZE_MAX;
-    (void)kind;
-    *out = known ? (size_t)ocl->most_bytes - USUAL_ALIGNMENT : SIZE_MAX;
+    size_t room = ocl->buffers && kind == BERTH_MEMORY_DEVICE ? 0 : USUAL_ALIGNMENT;
+    bool known = ocl->most_bytes > room && ocl->most_bytes < SIZE_MAX;
+    *out = known ? (size_t)ocl->most_bytes - room : SIZE_MAX;
     return BERTH_OK;
 }
 
@@ -82,7 +77,7 @@ berth_status berth__ocl_block(ocl_device *device, berth_memory_kind kind, size_t
 {
     ocl_context context;
     berth_status status = berth__ocl_context(device, &context);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (device->usm)
         return usm_block(device, context, kind, size_bytes, out);
@@ -128,7 +123,7 @@ static berth_status free_when_passed(ocl_stream *stream, void *raw)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to free a block on a stream");
     *late = (ocl_late_free){stream->device, raw};
     berth_status status = berth__ocl_when_passed(stream, run_late_free, late);
-    if (status != BERTH_OK)
+    if (status)
         berth__heap_free(late);
     return status;
 }
@@ -158,7 +153,7 @@ static berth_status aligned_block(ocl_device *device, berth_memory_kind kind, si
 {
     if (alignment <= USUAL_ALIGNMENT) {
         berth_status status = berth__ocl_block(device, kind, size_bytes, raw);
-        if (status != BERTH_OK || align_in(*raw, alignment) == *raw)
+        if (status || align_in(*raw, alignment) == *raw)
             return status;
         berth__ocl_free_block(device, *raw);
     }
@@ -170,15 +165,15 @@ static berth_status allocate_counted(berth_device device, berth_memory_kind kind
 {
     ocl_device *ocl = berth__ocl_device(device);
     berth_status status = berth__ocl_alive(ocl);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__ocl_check_kind(device, kind);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    if (is_mapped_buffer(ocl, kind))
-        return berth__ocl_pinned_allocate(ocl, size_bytes, alignment, out);
+    if (berth__ocl_is_buffer(ocl, kind))
+        return berth__ocl_buffer_allocate(ocl, kind, size_bytes, alignment, out);
     void *raw = NULL;
     status = aligned_block(ocl, kind, size_bytes, alignment, &raw);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     void *p = align_in(raw, alignment);
     if (p != raw && !berth__pointers_put(&raw_blocks, p, raw, BERTH__RANK_DEVICE)) {
@@ -189,14 +184,14 @@ static berth_status allocate_counted(berth_device device, berth_memory_kind kind
     return BERTH_OK;
 }
 
-berth_status berth__ocl_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
+berth_status berth__ocl_allocate(void *self, berth_device device, berth_memory_kind kind, size_t size_bytes,
                                  size_t alignment, berth_stream *stream, void **out)
 {
-    (void)stream;
+    (void)self, (void)stream;
     ocl_device *ocl = berth__ocl_device(device);
     atomic_fetch_add(&ocl->live, 1); /* first, so that its context stays */
     berth_status status = allocate_counted(device, kind, size_bytes, alignment, out);
-    if (status != BERTH_OK)
+    if (status)
         atomic_fetch_sub(&ocl->live, 1);
     return status;
 }
@@ -206,33 +201,29 @@ static berth_status release_counted(berth_device device, berth_memory_kind kind,
 {
     ocl_device *ocl = berth__ocl_device(device);
     berth_status status = berth__ocl_check_kind(device, kind);
-    if (status == BERTH_OK && (berth__ocl_is_forked() || atomic_load(&ocl->gone)))
+    if (!status && (berth__ocl_is_forked() || atomic_load(&ocl->gone)))
         status = berth__ocl_alive(ocl);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     ocl_stream *on = berth__ocl_alive(ocl) == BERTH_OK ? (ocl_stream *)stream : NULL;
-    if (is_mapped_buffer(ocl, kind)) {
-        if (!berth__ocl_pinned_release(ocl, p, on, &status))
-            return berth__fail(BERTH_NOT_FOUND, "%p is no pinned block of OpenCL device %d", p,
-                               (int)device.ordinal);
-        return status;
-    }
+    if (berth__ocl_is_buffer(ocl, kind))
+        return berth__ocl_buffer_release(ocl, p, on);
     void *raw = berth__pointers_take(&raw_blocks, p, BERTH__RANK_DEVICE), *begin = raw ? raw : p;
     if (!on)
         berth__ocl_free_block(ocl, begin);
     else
         status = berth__ocl_free_on_stream(on, begin);
-    if (status != BERTH_OK && raw) /* the block is still the caller's; there was room for it before */
+    if (status && raw) /* the block is still the caller's; there was room for it before */
         (void)berth__pointers_put(&raw_blocks, p, raw, BERTH__RANK_DEVICE);
     return status;
 }
 
-berth_status berth__ocl_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                                berth_stream *stream)
+berth_status berth__ocl_release(void *self, berth_device device, berth_memory_kind kind, void *p,
+                                size_t size_bytes, berth_stream *stream)
 {
-    (void)size_bytes;
+    (void)self, (void)size_bytes;
     berth_status status = release_counted(device, kind, p, stream);
-    if (status == BERTH_OK)
+    if (!status)
         atomic_fetch_sub(&berth__ocl_device(device)->live, 1);
     return status;
 }

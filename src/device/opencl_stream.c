@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
-static ocl_stream *of(berth_stream *stream)
+static ocl_stream *opencl_of(berth_stream *stream)
 {
     return (ocl_stream *)stream;
 }
@@ -21,12 +21,18 @@ int32_t berth__ocl_before(ocl_stream *stream)
     return BERTH_UNLIKELY(stream->out_of_order) ? barrier(stream->queue) : OCL_SUCCESS;
 }
 
-/* Without the flush a driver may keep the command until somebody waits for it. */
+/* Without the flush a driver may keep the command until somebody waits for it. The command is there by now: that it
+ * was refused must not be said because of a shortage that passes. */
 int32_t berth__ocl_after(ocl_stream *stream)
 {
+    int32_t code = OCL_SUCCESS;
+    int attempts = 0;
     atomic_fetch_add_explicit(&stream->enqueued, 1, memory_order_release);
-    int32_t code = BERTH_UNLIKELY(stream->out_of_order) ? barrier(stream->queue) : OCL_SUCCESS;
-    int32_t flushed = berth__ocl.clFlush(stream->queue);
+    if (BERTH_UNLIKELY(stream->out_of_order))
+        do
+            code = barrier(stream->queue);
+        while (berth__ocl_once_more(code, &attempts));
+    int32_t flushed = berth__ocl_flush(stream->queue);
     return code == OCL_SUCCESS ? flushed : code;
 }
 
@@ -39,12 +45,11 @@ static void saw_done(ocl_stream *stream, uint64_t count)
 
 /* ---- Life ---------------------------------------------------------------------------------------- */
 
-static berth_status make(berth_device device, ocl_queue queue, bool shared, berth_stream **out)
+static berth_status opencl_make(berth_device device, ocl_queue queue, bool shared, berth_stream **out)
 {
     ocl_stream *stream = berth__heap_zalloc(1, sizeof *stream);
     if (!stream)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a stream");
-    berth__stream_init(&stream->base, device);
     stream->device = berth__ocl_device(device);
     stream->queue = queue;
     atomic_init(&stream->shared, shared);
@@ -62,39 +67,36 @@ berth_status berth__ocl_check_streams(berth_device name)
 {
     ocl_device *device = berth__ocl_device(name);
     berth_status status = berth__ocl_alive(device);
-    if (status == BERTH_OK && !device->coarse && !device->usm)
-        status = berth__fail(BERTH_UNSUPPORTED,
-                             "OpenCL device %d has neither shared virtual memory nor the extension "
-                             "cl_intel_unified_shared_memory",
-                             (int)name.ordinal);
-    return status;
+    return !status ? berth__ocl_check_kind(name, BERTH_MEMORY_DEVICE) : status;
 }
 
-berth_status berth__ocl_stream_create(berth_device device, berth_stream **out)
+berth_status berth__ocl_stream_create(void *self, berth_device device, berth_stream **out)
 {
+    (void)self;
     ocl_queue queue;
     berth_status status = berth__ocl_check_streams(device);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__ocl_new_queue(berth__ocl_device(device), &queue);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    status = make(device, queue, false, out);
-    if (status != BERTH_OK)
+    status = opencl_make(device, queue, false, out);
+    if (status)
         (void)berth__ocl.clReleaseCommandQueue(queue);
     return status;
 }
 
-berth_status berth__ocl_stream_wrap(berth_device device, void *native, berth_stream **out)
+berth_status berth__ocl_stream_wrap(void *self, berth_device device, void *native, berth_stream **out)
 {
+    (void)self;
     ocl_device *ocl = berth__ocl_device(device);
     ocl_context context, theirs = NULL;
     ocl_device_id id = NULL;
     if (!native)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the queue to wrap is NULL");
     berth_status status = berth__ocl_check_streams(device);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__ocl_context(ocl, &context);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int32_t code =
         berth__ocl.clGetCommandQueueInfo(native, OCL_QUEUE_CONTEXT, sizeof theirs, (void *)&theirs, NULL);
@@ -108,16 +110,17 @@ berth_status berth__ocl_stream_wrap(berth_device device, void *native, berth_str
                            "berth_device_native gives for OpenCL device %d, or have its context adopted by "
                            "berth_opencl_adopt",
                            (int)device.ordinal);
-    status = make(device, native, true, out);
-    if (status == BERTH_OK)
+    status = opencl_make(device, native, true, out);
+    if (!status)
         (void)berth__ocl.clRetainCommandQueue(native);
     return status;
 }
 
-void *berth__ocl_stream_native(berth_stream *stream)
+void *berth__ocl_stream_native(void *self, berth_stream *stream)
 {
-    atomic_store(&of(stream)->shared, true);
-    return of(stream)->queue;
+    (void)self;
+    atomic_store(&opencl_of(stream)->shared, true);
+    return opencl_of(stream)->queue;
 }
 
 static void release_queue(ocl_leaving *leaving)
@@ -129,9 +132,10 @@ static void release_queue(ocl_leaving *leaving)
 }
 
 /* In the child of a fork the driver's objects are left alone; the memory is ours. */
-void berth__ocl_stream_destroy(berth_stream *base)
+void berth__ocl_stream_destroy(void *self, berth_stream *base)
 {
-    ocl_stream *stream = of(base);
+    (void)self;
+    ocl_stream *stream = opencl_of(base);
     bool forked = berth__ocl_is_forked();
     if (stream->question && !forked)
         (void)berth__ocl.clReleaseEvent(stream->question->marker);
@@ -153,7 +157,7 @@ int32_t berth__ocl_put_marker(ocl_queue queue, ocl_event_id *out)
     *out = NULL;
     int32_t code = berth__ocl.clEnqueueMarkerWithWaitList(queue, 0, NULL, out);
     if (code == OCL_SUCCESS)
-        code = berth__ocl.clFlush(queue);
+        code = berth__ocl_flush(queue);
     if (code != OCL_SUCCESS && *out) {
         (void)berth__ocl.clReleaseEvent(*out);
         *out = NULL;
@@ -239,7 +243,7 @@ static uint64_t now_ns(void)
 /* Looks a few times. `longer`: a queue that was just found empty and may have got new work from the program has
  * to be asked anew, each time; the marker gets some milliseconds then, or an idle queue of a driver with slow
  * markers would never be seen to be idle. */
-static int32_t look(ocl_event_id marker, bool longer, int32_t *state)
+static int32_t opencl_look(ocl_event_id marker, bool longer, int32_t *state)
 {
     enum { LOOKS = 100, LOOKS_LONGER = 2000, LONGER_NS = 5000000, LOOKS_A_YIELD = 16 };
     int32_t code;
@@ -279,9 +283,9 @@ static berth_status ask_anew(ocl_stream *stream, bool longer)
     int32_t state;
     ocl_question *question = NULL;
     berth_status status = question_put(stream, &question);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    int32_t code = look(question->marker, longer, &state);
+    int32_t code = opencl_look(question->marker, longer, &state);
     uint64_t covered = question->covered;
     if (code != OCL_SUCCESS || state > OCL_COMPLETE)
         question_keep(stream, question);
@@ -295,32 +299,34 @@ static berth_status ask_anew(ocl_stream *stream, bool longer)
 /* OpenCL cannot say whether a queue is empty. We send a marker and see whether it comes through; an idle
  * queue lets it pass within microseconds, so we look a few times. One that is still on its way is kept, with
  * what it covers, until it answers: asking in a loop neither fills the queue nor starts over. */
-berth_status berth__ocl_stream_query(berth_stream *base)
+berth_status berth__ocl_stream_query(void *self, berth_stream *base)
 {
-    ocl_stream *stream = of(base);
+    (void)self;
+    ocl_stream *stream = opencl_of(base);
     bool drained;
     berth_status status = berth__ocl_alive(stream->device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     uint64_t enqueued = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
     bool shared = atomic_load(&stream->shared);
     if (!shared && atomic_load(&stream->seen_done) >= enqueued)
         return BERTH_OK;
     status = ask_again(stream, &drained);
-    if (status != BERTH_OK || (!shared && atomic_load(&stream->seen_done) >= enqueued))
+    if (status || (!shared && atomic_load(&stream->seen_done) >= enqueued))
         return status;
     return ask_anew(stream, drained && shared);
 }
 
-berth_status berth__ocl_stream_synchronize(berth_stream *base)
+berth_status berth__ocl_stream_synchronize(void *self, berth_stream *base)
 {
-    ocl_stream *stream = of(base);
+    (void)self;
+    ocl_stream *stream = opencl_of(base);
     berth_status status = berth__ocl_alive(stream->device);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     uint64_t enqueued = atomic_load_explicit(&stream->enqueued, memory_order_acquire);
     status = berth__ocl_finish(stream->device, stream->queue, "waiting for a queue");
-    if (status == BERTH_OK)
+    if (!status)
         saw_done(stream, enqueued);
     return status;
 }

@@ -129,7 +129,7 @@ berth_status berth_virtual_fail(berth_device device, berth_virtual_call call, ui
     virtual_device *found = berth__virtual_find(device);
     if (!found)
         return BERTH_NOT_FOUND;
-    if (!is_call(call) || (n > 0 && status == BERTH_OK))
+    if (!is_call(call) || (n > 0 && !status))
         return berth__fail(BERTH_INVALID_ARGUMENT, "call sort %d cannot be made to answer %s", (int)call,
                            berth_status_name(status));
     found->rules[call] = (virtual_rule){n, status, persist};
@@ -171,9 +171,9 @@ static berth_status apply_rules(virtual_device *device, berth_virtual_call call)
     const berth_virtual_call rules[] = {call, BERTH_VIRTUAL_ANY};
     berth_status status = BERTH_OK;
     for (int i = 0; i < 2; i++)
-        if (strikes(&device->rules[rules[i]]) && status == BERTH_OK)
+        if (strikes(&device->rules[rules[i]]) && !status)
             status = device->rules[rules[i]].status;
-    if (status == BERTH_OK)
+    if (!status)
         return BERTH_OK;
     return berth__fail_driver(status, call, "made to fail", "virtual device %d was told to fail this call",
                               (int)device->ordinal);
@@ -191,15 +191,16 @@ berth_status berth__virtual_allow(virtual_device *device, berth_virtual_call cal
 
 /* ---- Description --------------------------------------------------------------------------------- */
 
-static berth_status virtual_count(berth_device_kind kind, int32_t *count)
+static berth_status virtual_count(void *self, int32_t *count)
 {
-    (void)kind;
+    (void)self;
     *count = atomic_load_explicit(&highest, memory_order_relaxed);
     return BERTH_OK;
 }
 
-static berth_status virtual_describe(berth_device device, berth_device_info *info)
+static berth_status virtual_describe(void *self, berth_device device, berth_device_info *info)
 {
+    (void)self;
     const virtual_device *found = berth__virtual_find(device);
     if (!found)
         return BERTH_NOT_FOUND;
@@ -239,18 +240,18 @@ static berth_status charge(virtual_device *device, size_t size_bytes, berth_stat
     return BERTH_OK;
 }
 
-static berth_status virtual_allocate(berth_device device, berth_memory_kind kind, size_t size_bytes,
-                                     size_t alignment, berth_stream *stream, void **out)
+static berth_status virtual_allocate(void *self, berth_device device, berth_memory_kind kind,
+                                     size_t size_bytes, size_t alignment, berth_stream *stream, void **out)
 {
-    (void)stream;
+    (void)self, (void)stream;
     virtual_device *found = berth__virtual_find(device);
     if (!found)
         return BERTH_NOT_FOUND;
     berth_status full = kind == BERTH_MEMORY_PINNED ? BERTH_OUT_OF_HOST_MEMORY : BERTH_OUT_OF_DEVICE_MEMORY;
     berth_status status = berth__virtual_allow(found, BERTH_VIRTUAL_ALLOCATE);
-    if (status == BERTH_OK)
+    if (!status)
         status = charge(found, size_bytes, full);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (posix_memalign(out, alignment < sizeof(void *) ? sizeof(void *) : alignment, size_bytes) != 0) {
         atomic_fetch_sub(&found->bytes_in_use, size_bytes);
@@ -262,14 +263,14 @@ static berth_status virtual_allocate(berth_device device, berth_memory_kind kind
 }
 
 /* Works on an ended device too: blocks must go somewhere. */
-static berth_status virtual_release(berth_device device, berth_memory_kind kind, void *p, size_t size_bytes,
-                                    berth_stream *stream)
+static berth_status virtual_release(void *self, berth_device device, berth_memory_kind kind, void *p,
+                                    size_t size_bytes, berth_stream *stream)
 {
-    (void)kind, (void)stream;
+    (void)self, (void)kind, (void)stream;
     virtual_device *found = entry(device);
     if (found && !found->ended) {
         berth_status status = berth__virtual_allow(found, BERTH_VIRTUAL_RELEASE);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         atomic_fetch_sub(&found->bytes_in_use, size_bytes);
     }
@@ -279,13 +280,13 @@ static berth_status virtual_release(berth_device device, berth_memory_kind kind,
 
 /* ---- Copies -------------------------------------------------------------------------------------- */
 
-static berth_status virtual_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
-                                 berth_copy_kind kind, berth_stream *stream)
+static berth_status virtual_copy(void *self, berth_device device, void *dst, const void *src,
+                                 size_t size_bytes, berth_copy_kind kind, berth_stream *stream)
 {
-    (void)kind;
+    (void)self, (void)kind;
     virtual_device *found = stream ? ((virtual_stream *)stream)->device : berth__virtual_find(device);
     berth_status status = found ? berth__virtual_allow(found, BERTH_VIRTUAL_COPY) : BERTH_NOT_FOUND;
-    if (status != BERTH_OK)
+    if (status)
         return status;
     virtual_task task = {.kind = VIRTUAL_COPY, .u.copy = {dst, src, size_bytes}};
     if (stream)
@@ -294,11 +295,13 @@ static berth_status virtual_copy(berth_device device, void *dst, const void *src
     return BERTH_OK;
 }
 
-static berth_status virtual_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream)
+static berth_status virtual_zero(void *self, berth_device device, void *dst, size_t size_bytes,
+                                 berth_stream *stream)
 {
+    (void)self;
     virtual_device *found = stream ? ((virtual_stream *)stream)->device : berth__virtual_find(device);
     berth_status status = found ? berth__virtual_allow(found, BERTH_VIRTUAL_ZERO) : BERTH_NOT_FOUND;
-    if (status != BERTH_OK)
+    if (status)
         return status;
     virtual_task task = {.kind = VIRTUAL_ZERO, .u.copy = {dst, NULL, size_bytes}};
     if (stream)
@@ -311,9 +314,9 @@ static berth_status virtual_zero(berth_device device, void *dst, size_t size_byt
 
 enum { PIECE_BYTES = 64 << 10 };
 
-static berth_status virtual_granularity(berth_device device, size_t *out)
+static berth_status virtual_granularity(void *self, berth_device device, size_t *out)
 {
-    (void)device;
+    (void)self, (void)device;
     *out = PIECE_BYTES;
     return BERTH_OK;
 }
@@ -324,11 +327,12 @@ static berth_status allow_map(berth_device device, virtual_device **found)
     return *found ? berth__virtual_allow(*found, BERTH_VIRTUAL_MAP) : BERTH_NOT_FOUND;
 }
 
-static berth_status virtual_reserve(berth_device device, size_t size_bytes, void **out)
+static berth_status virtual_reserve(void *self, berth_device device, size_t size_bytes, void **out)
 {
+    (void)self;
     virtual_device *found;
     berth_status status = allow_map(device, &found);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     size_t whole = size_bytes + PIECE_BYTES;
     char *p = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -343,20 +347,21 @@ static berth_status virtual_reserve(berth_device device, size_t size_bytes, void
     return BERTH_OK;
 }
 
-static berth_status virtual_unreserve(berth_device device, void *base, size_t size_bytes)
+static berth_status virtual_unreserve(void *self, berth_device device, void *base, size_t size_bytes)
 {
-    (void)device;
+    (void)self, (void)device;
     munmap(base, size_bytes);
     return BERTH_OK;
 }
 
-static berth_status virtual_map(berth_device device, void *p, size_t size_bytes)
+static berth_status virtual_map(void *self, berth_device device, void *p, size_t size_bytes)
 {
+    (void)self;
     virtual_device *found;
     berth_status status = allow_map(device, &found);
-    if (status == BERTH_OK)
+    if (!status)
         status = charge(found, size_bytes, BERTH_OUT_OF_DEVICE_MEMORY);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (mprotect(p, size_bytes, PROT_READ | PROT_WRITE) == 0)
         return BERTH_OK;
@@ -365,11 +370,12 @@ static berth_status virtual_map(berth_device device, void *p, size_t size_bytes)
                               "%zu bytes at %p could not be mapped", size_bytes, p);
 }
 
-static berth_status virtual_unmap(berth_device device, void *p, size_t size_bytes)
+static berth_status virtual_unmap(void *self, berth_device device, void *p, size_t size_bytes)
 {
+    (void)self;
     virtual_device *found;
     berth_status status = allow_map(device, &found);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     if (mmap(p, size_bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED)
@@ -379,9 +385,11 @@ static berth_status virtual_unmap(berth_device device, void *p, size_t size_byte
     return BERTH_OK;
 }
 
-const berth__device_ops berth__virtual_device_ops = {
-    .struct_size = sizeof(berth__device_ops),
+const berth_device_ops berth__virtual_device_ops = {
+    .struct_size = sizeof(berth_device_ops),
     .name = "virtual",
+    .memory_kinds = 1u << BERTH_MEMORY_DEVICE | 1u << BERTH_MEMORY_PINNED | 1u << BERTH_MEMORY_MANAGED,
+    .abilities = BERTH_DEVICE_CALLS_USE_DEVICE,
     .count = virtual_count,
     .describe = virtual_describe,
     .allocate = virtual_allocate,
@@ -404,5 +412,4 @@ const berth__device_ops berth__virtual_device_ops = {
     .unreserve = virtual_unreserve,
     .map = virtual_map,
     .unmap = virtual_unmap,
-    .calls_may_use_device = true,
 };

@@ -4,8 +4,7 @@
  *     virtual_stream.c  streams, events and the steps that move them
  *     virtual_state.c   save and restore
  *
- * There are no locks: the public header asks for one caller at a time. Only the table of devices is shared.
- */
+ * There are no locks: the public header asks for one caller at a time. Only the table of devices is shared. */
 #ifndef BERTH_DEVICE_VIRTUAL_H
 #define BERTH_DEVICE_VIRTUAL_H
 
@@ -23,8 +22,7 @@ typedef struct virtual_rule {
     bool persist;
 } virtual_rule;
 
-/* Lives until it has been ended and the last stream and event are gone; only then its ordinal is free again.
- */
+/* Lives until it has been ended and the last stream and event are gone; only then its ordinal is free again. */
 typedef struct virtual_device {
     int32_t ordinal;
     bool ended;
@@ -116,16 +114,17 @@ void berth__virtual_mark(virtual_event *event, virtual_stream *stream, uint64_t 
 void berth__virtual_free_if_done(virtual_stream *stream);
 
 berth_status berth__virtual_enqueue(virtual_stream *stream, const virtual_task *task);
-berth_status berth__virtual_stream_create(berth_device device, berth_stream **out);
-void berth__virtual_stream_destroy(berth_stream *stream);
-berth_status berth__virtual_stream_query(berth_stream *stream);
-berth_status berth__virtual_stream_synchronize(berth_stream *stream);
-berth_status berth__virtual_stream_wait_event(berth_stream *stream, berth_event *event);
-berth_status berth__virtual_stream_call(berth_stream *stream, void (*fn)(void *context), void *context);
-berth_status berth__virtual_event_create(berth_device device, berth_event **out);
-berth_status berth__virtual_event_record(berth_event *event, berth_stream *stream);
-berth_status berth__virtual_event_query(berth_event *event);
-berth_status berth__virtual_event_wait(berth_event *event);
-void berth__virtual_event_destroy(berth_event *event);
+berth_status berth__virtual_stream_create(void *self, berth_device device, berth_stream **out);
+void berth__virtual_stream_destroy(void *self, berth_stream *stream);
+berth_status berth__virtual_stream_query(void *self, berth_stream *stream);
+berth_status berth__virtual_stream_synchronize(void *self, berth_stream *stream);
+berth_status berth__virtual_stream_wait_event(void *self, berth_stream *stream, berth_event *event);
+berth_status berth__virtual_stream_call(void *self, berth_stream *stream, void (*fn)(void *context),
+                                        void *context);
+berth_status berth__virtual_event_create(void *self, berth_device device, berth_event **out);
+berth_status berth__virtual_event_record(void *self, berth_event *event, berth_stream *stream);
+berth_status berth__virtual_event_query(void *self, berth_event *event);
+berth_status berth__virtual_event_wait(void *self, berth_event *event);
+void berth__virtual_event_destroy(void *self, berth_event *event);
 
 #endif

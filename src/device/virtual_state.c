@@ -1,8 +1,7 @@
 /* Going back in virtual time: where every stream and event stands, kept and put back.
  *
  *     state   header | stream, stream, ... | event, event, ... | tasks of the first stream, of the second,
- * ...
- */
+ * ... */
 #include "device/virtual.h"
 
 #include <string.h>
@@ -31,7 +30,7 @@ struct berth_virtual_state {
     virtual_task *tasks;
 };
 
-static void measure(const virtual_device *device, size_t *streams, size_t *events, size_t *tasks)
+static void virtual_measure(const virtual_device *device, size_t *streams, size_t *events, size_t *tasks)
 {
     *streams = *events = *tasks = 0;
     for (const virtual_stream *stream = device->streams; stream; stream = stream->next) {
@@ -42,7 +41,7 @@ static void measure(const virtual_device *device, size_t *streams, size_t *event
         *events += 1;
 }
 
-static void fill(berth_virtual_state *state, virtual_device *device)
+static void virtual_fill(berth_virtual_state *state, virtual_device *device)
 {
     virtual_task *task = state->tasks;
     kept_stream *s = state->streams;
@@ -72,7 +71,7 @@ berth_status berth_virtual_save(berth_device device, berth_virtual_state **out)
     if (!found)
         return BERTH_NOT_FOUND;
     size_t streams, events, tasks;
-    measure(found, &streams, &events, &tasks);
+    virtual_measure(found, &streams, &events, &tasks);
     berth_virtual_state *state =
         berth__heap_alloc(sizeof *state + streams * sizeof(kept_stream) + events * sizeof(kept_event) +
                           tasks * sizeof(virtual_task));
@@ -83,7 +82,7 @@ berth_status berth_virtual_save(berth_device device, berth_virtual_state **out)
     state->streams = (kept_stream *)(state + 1);
     state->events = (kept_event *)(state->streams + streams);
     state->tasks = (virtual_task *)(state->events + events);
-    fill(state, found);
+    virtual_fill(state, found);
     *out = state;
     return BERTH_OK;
 }

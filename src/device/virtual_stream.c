@@ -3,24 +3,24 @@
 
 #include <string.h>
 
-static virtual_stream *of(berth_stream *stream)
+static virtual_stream *virtual_of(berth_stream *stream)
 {
     return (virtual_stream *)stream;
 }
 
 /* ---- Life ---------------------------------------------------------------------------------------- */
 
-berth_status berth__virtual_stream_create(berth_device device, berth_stream **out)
+berth_status berth__virtual_stream_create(void *self, berth_device device, berth_stream **out)
 {
+    (void)self;
     virtual_device *found = berth__virtual_find(device);
     berth_status status = found ? berth__virtual_allow(found, BERTH_VIRTUAL_STREAM_CREATE) : BERTH_NOT_FOUND;
-    if (status != BERTH_OK)
+    if (status)
         return status;
     virtual_stream *stream = berth__heap_alloc(sizeof *stream);
     if (!stream)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a virtual stream");
     memset(stream, 0, offsetof(virtual_stream, inline_ring));
-    berth__stream_init(&stream->base, device);
     stream->device = found;
     stream->ring = stream->inline_ring;
     stream->capacity = VIRTUAL_INLINE_TASKS;
@@ -48,10 +48,11 @@ void berth__virtual_free_if_done(virtual_stream *stream)
     berth__virtual_leave(device);
 }
 
-void berth__virtual_stream_destroy(berth_stream *stream)
+void berth__virtual_stream_destroy(void *self, berth_stream *stream)
 {
-    of(stream)->released = true;
-    berth__virtual_free_if_done(of(stream));
+    (void)self;
+    virtual_of(stream)->released = true;
+    berth__virtual_free_if_done(virtual_of(stream));
 }
 
 static void unhold(virtual_stream *stream)
@@ -125,23 +126,26 @@ berth_status berth__virtual_enqueue(virtual_stream *stream, const virtual_task *
     return BERTH_OK;
 }
 
-berth_status berth__virtual_stream_call(berth_stream *stream, void (*fn)(void *context), void *context)
+berth_status berth__virtual_stream_call(void *self, berth_stream *stream, void (*fn)(void *context),
+                                        void *context)
 {
-    berth_status status = berth__virtual_allow(of(stream)->device, BERTH_VIRTUAL_STREAM_CALL);
+    (void)self;
+    berth_status status = berth__virtual_allow(virtual_of(stream)->device, BERTH_VIRTUAL_STREAM_CALL);
     virtual_task task = {.kind = VIRTUAL_CALL, .u.call = {fn, context}};
-    return status == BERTH_OK ? berth__virtual_enqueue(of(stream), &task) : status;
+    return !status ? berth__virtual_enqueue(virtual_of(stream), &task) : status;
 }
 
-berth_status berth__virtual_stream_wait_event(berth_stream *stream, berth_event *base)
+berth_status berth__virtual_stream_wait_event(void *self, berth_stream *stream, berth_event *base)
 {
+    (void)self;
     const virtual_event *event = (virtual_event *)base;
-    berth_status status = berth__virtual_allow(of(stream)->device, BERTH_VIRTUAL_STREAM_WAIT_EVENT);
-    if (status != BERTH_OK)
+    berth_status status = berth__virtual_allow(virtual_of(stream)->device, BERTH_VIRTUAL_STREAM_WAIT_EVENT);
+    if (status)
         return status;
     if (!event->lost && (!event->stream || event->stream->completed >= event->number))
         return BERTH_OK;
     virtual_task task = {.kind = VIRTUAL_WAIT, .u.wait = {event->lost ? NULL : event->stream, event->number}};
-    return berth__virtual_enqueue(of(stream), &task);
+    return berth__virtual_enqueue(virtual_of(stream), &task);
 }
 
 /* ---- Time ---------------------------------------------------------------------------------------- */
@@ -155,13 +159,9 @@ static void run_task(virtual_stream *stream, const virtual_task *task)
     case VIRTUAL_ZERO:
         memset(task->u.copy.dst, 0, task->u.copy.size_bytes);
         break;
-    case VIRTUAL_CALL: {
-        const berth_stream *outer = berth__running_stream;
-        berth__running_stream = &stream->base;
-        task->u.call.fn(task->u.call.context);
-        berth__running_stream = outer;
+    case VIRTUAL_CALL:
+        berth_stream_run(&stream->base, task->u.call.fn, task->u.call.context);
         break;
-    }
     case VIRTUAL_WAIT:
         if (task->u.wait.stream != stream)
             unhold(task->u.wait.stream);
@@ -204,7 +204,7 @@ static bool run_until(virtual_stream *stream, uint64_t number)
 {
     while (stream->completed < number) {
         berth_status status = step(stream);
-        if (status == BERTH_OK)
+        if (!status)
             continue;
         if (status != BERTH_NOT_READY || stream->stepping)
             return false;
@@ -233,19 +233,19 @@ static berth_status check_virtual(const berth_stream *stream)
 berth_status berth_virtual_step(berth_stream *stream)
 {
     berth_status status = check_virtual(stream);
-    return status == BERTH_OK ? step(of(stream)) : status;
+    return !status ? step(virtual_of(stream)) : status;
 }
 
 berth_status berth_virtual_run(berth_stream *stream)
 {
     berth_status status = check_virtual(stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    of(stream)->holds++;
+    virtual_of(stream)->holds++;
     do
-        status = step(of(stream));
-    while (status == BERTH_OK);
-    unhold(of(stream));
+        status = step(virtual_of(stream));
+    while (!status);
+    unhold(virtual_of(stream));
     return status == BERTH_NOT_FOUND ? BERTH_OK : status;
 }
 
@@ -261,7 +261,7 @@ berth_status berth_virtual_run_all(berth_device device)
         for (virtual_stream *stream = found->streams; stream;) {
             stream->holds++;
             berth_status status = step(stream);
-            moved |= status == BERTH_OK;
+            moved |= !status;
             waiting |= status == BERTH_NOT_READY;
             virtual_stream *next = stream->next;
             unhold(stream);
@@ -282,27 +282,27 @@ uint64_t berth_virtual_pending(const berth_stream *stream)
 berth_status berth_virtual_deliver(berth_stream *stream)
 {
     berth_status status = check_virtual(stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    of(stream)->visible = of(stream)->completed;
-    berth__virtual_free_if_done(of(stream));
+    virtual_of(stream)->visible = virtual_of(stream)->completed;
+    berth__virtual_free_if_done(virtual_of(stream));
     return BERTH_OK;
 }
 
 berth_status berth_virtual_set_late(berth_stream *stream, bool late)
 {
     berth_status status = check_virtual(stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    of(stream)->late = late;
+    virtual_of(stream)->late = late;
     return late ? BERTH_OK : berth_virtual_deliver(stream);
 }
 
 berth_status berth_virtual_lose_events(berth_stream *stream, uint64_t count)
 {
     berth_status status = check_virtual(stream);
-    if (status == BERTH_OK)
-        of(stream)->lose = count;
+    if (!status)
+        virtual_of(stream)->lose = count;
     return status;
 }
 
@@ -327,30 +327,32 @@ static berth_status wait_for(virtual_stream *stream, uint64_t number)
                        (unsigned long long)id);
 }
 
-berth_status berth__virtual_stream_query(berth_stream *stream)
+berth_status berth__virtual_stream_query(void *self, berth_stream *stream)
 {
-    berth_status status = berth__virtual_allow(of(stream)->device, BERTH_VIRTUAL_STREAM_QUERY);
-    if (status != BERTH_OK)
+    (void)self;
+    berth_status status = berth__virtual_allow(virtual_of(stream)->device, BERTH_VIRTUAL_STREAM_QUERY);
+    if (status)
         return status;
-    return of(stream)->visible == of(stream)->enqueued ? BERTH_OK : BERTH_NOT_READY;
+    return virtual_of(stream)->visible == virtual_of(stream)->enqueued ? BERTH_OK : BERTH_NOT_READY;
 }
 
-berth_status berth__virtual_stream_synchronize(berth_stream *stream)
+berth_status berth__virtual_stream_synchronize(void *self, berth_stream *stream)
 {
-    berth_status status = berth__virtual_allow(of(stream)->device, BERTH_VIRTUAL_STREAM_SYNCHRONIZE);
-    return status == BERTH_OK ? wait_for(of(stream), of(stream)->enqueued) : status;
+    (void)self;
+    berth_status status = berth__virtual_allow(virtual_of(stream)->device, BERTH_VIRTUAL_STREAM_SYNCHRONIZE);
+    return !status ? wait_for(virtual_of(stream), virtual_of(stream)->enqueued) : status;
 }
 
-berth_status berth__virtual_event_create(berth_device device, berth_event **out)
+berth_status berth__virtual_event_create(void *self, berth_device device, berth_event **out)
 {
+    (void)self;
     virtual_device *found = berth__virtual_find(device);
     berth_status status = found ? berth__virtual_allow(found, BERTH_VIRTUAL_EVENT_CREATE) : BERTH_NOT_FOUND;
-    if (status != BERTH_OK)
+    if (status)
         return status;
     virtual_event *event = berth__heap_zalloc(1, sizeof *event);
     if (!event)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a virtual event");
-    berth__event_init(&event->base, device);
     event->device = found;
     event->next = found->events;
     if (event->next)
@@ -381,36 +383,39 @@ void berth__virtual_mark(virtual_event *event, virtual_stream *stream, uint64_t 
     event->lost = lost;
 }
 
-berth_status berth__virtual_event_record(berth_event *base, berth_stream *stream)
+berth_status berth__virtual_event_record(void *self, berth_event *base, berth_stream *stream)
 {
+    (void)self;
     virtual_event *event = (virtual_event *)base;
     berth_status status = berth__virtual_allow(event->device, BERTH_VIRTUAL_EVENT_RECORD);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    bool lost = of(stream)->lose > 0;
-    of(stream)->lose -= lost;
+    bool lost = virtual_of(stream)->lose > 0;
+    virtual_of(stream)->lose -= lost;
     virtual_stream *old = event->stream;
-    berth__virtual_mark(event, of(stream), of(stream)->enqueued, lost);
-    if (old && old != of(stream))
+    berth__virtual_mark(event, virtual_of(stream), virtual_of(stream)->enqueued, lost);
+    if (old && old != virtual_of(stream))
         berth__virtual_free_if_done(old);
     return BERTH_OK;
 }
 
-berth_status berth__virtual_event_query(berth_event *base)
+berth_status berth__virtual_event_query(void *self, berth_event *base)
 {
+    (void)self;
     const virtual_event *event = (virtual_event *)base;
     berth_status status = berth__virtual_allow(event->device, BERTH_VIRTUAL_EVENT_QUERY);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     bool passed = !event->lost && (!event->stream || event->stream->visible >= event->number);
     return passed ? BERTH_OK : BERTH_NOT_READY;
 }
 
-berth_status berth__virtual_event_wait(berth_event *base)
+berth_status berth__virtual_event_wait(void *self, berth_event *base)
 {
+    (void)self;
     const virtual_event *event = (virtual_event *)base;
     berth_status status = berth__virtual_allow(event->device, BERTH_VIRTUAL_EVENT_WAIT);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (event->lost)
         return berth__fail(BERTH_TIMED_OUT, "the event is lost: waiting for it would never end");
@@ -421,8 +426,9 @@ berth_status berth__virtual_event_wait(berth_event *base)
     return event->stream ? wait_for(event->stream, event->number) : BERTH_OK;
 }
 
-void berth__virtual_event_destroy(berth_event *base)
+void berth__virtual_event_destroy(void *self, berth_event *base)
 {
+    (void)self;
     virtual_event *event = (virtual_event *)base;
     virtual_device *device = event->device;
     virtual_stream *stream = event->stream;

@@ -22,7 +22,7 @@ static const struct {
 
 void berth__problem_file_notice(berth_problem_file *file, const char *format, ...)
 {
-    if (file->notice_count == BERTH__NOTICES)
+    if (file->notice_count == BERTH_COUNT_OF(file->notices))
         return;
     va_list args;
     va_start(args, format);
@@ -49,9 +49,26 @@ static berth_status take_name(berth__columns *columns, size_t place, char *name,
     for (char *c = name; *c; c++) /* a terminal might obey it */
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?';
-    if (name[0])
+    if (name[0] && file->notice_count < BERTH__NOTICES)
         berth__problem_file_notice(file, "the column `%s` is not known and not read", name);
     return BERTH_OK;
+}
+
+/* No name that we know, and a number among the fields. */
+static bool looks_like_a_row(const berth__columns *columns, const berth__csv *csv)
+{
+    for (int k = 0; k < BERTH__COLUMN_KINDS; k++)
+        if (columns->place[k] >= 0)
+            return false;
+    for (size_t i = 0; i < csv->count; i++) {
+        size_t digits = 0;
+        while (digits < csv->fields[i].length && csv->fields[i].text[digits] >= '0' &&
+               csv->fields[i].text[digits] <= '9')
+            digits++;
+        if (digits && digits == csv->fields[i].length)
+            return true;
+    }
+    return false;
 }
 
 berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth_problem_file *file)
@@ -73,6 +90,12 @@ berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth
         status = take_name(columns, i, name, csv->record_line, file);
     }
     columns->count = csv->count;
+    if (!status && looks_like_a_row(columns, csv))
+        return berth__fail(
+            BERTH_BAD_DATA,
+            "line %zu: this is a row, not a header; put id,lower,upper,size or what the columns are "
+            "into a line above it",
+            csv->record_line);
     for (size_t k = 0; !status && k < BERTH_COUNT_OF(needed); k++)
         if (columns->place[k] < 0)
             status =

@@ -25,7 +25,7 @@ static const struct {
                                   FIELD(alias_group),  FIELD(gap_first), FIELD(gap_count)};
 #undef FIELD
 
-static inline uint64_t load(const void *from, size_t bytes)
+static inline uint64_t folded_load(const void *from, size_t bytes)
 {
     uint64_t wide;
     uint32_t narrow;
@@ -48,26 +48,24 @@ static inline void store(void *to, size_t bytes, uint64_t value)
 
 /* How far the values of each field lie from the first row's, in 64 bits that wrap: that a pin is absent is one below
  * a pin at 0. */
-static void measure(berth__folded *folded)
+static void folded_measure(berth__folded *folded)
 {
-    uint64_t first[BERTH__FOLDED_FIELDS], above[BERTH__FOLDED_FIELDS] = {0},
-                                          below[BERTH__FOLDED_FIELDS] = {0};
+    uint64_t first[BERTH__FOLDED_FIELDS];
+    int64_t highest[BERTH__FOLDED_FIELDS] = {0}, lowest[BERTH__FOLDED_FIELDS] = {0};
     for (unsigned k = 0; k < BERTH__FOLDED_FIELDS; k++)
-        first[k] = load((const char *)folded->buffers + fields[k].at, fields[k].bytes);
+        first[k] = folded_load((const char *)folded->buffers + fields[k].at, fields[k].bytes);
     for (size_t i = 0; i < folded->count; i++) {
         const char *row = (const char *)&folded->buffers[i];
         for (unsigned k = 0; k < BERTH__FOLDED_FIELDS; k++) {
-            const uint64_t up = load(row + fields[k].at, fields[k].bytes) - first[k], down = 0 - up;
-            if (up <= INT64_MAX)
-                above[k] = up > above[k] ? up : above[k];
-            else
-                below[k] = down > below[k] ? down : below[k];
+            const int64_t far = (int64_t)(folded_load(row + fields[k].at, fields[k].bytes) - first[k]);
+            highest[k] = far > highest[k] ? far : highest[k];
+            lowest[k] = far < lowest[k] ? far : lowest[k];
         }
     }
     for (unsigned k = 0; k < BERTH__FOLDED_FIELDS; k++) {
-        const bool is_narrow = above[k] + below[k] <= UINT32_MAX;
-        folded->field[k].base = first[k] - below[k];
-        folded->field[k].bytes = above[k] == 0 && below[k] == 0 ? 0 : is_narrow ? 4 : 8;
+        const uint64_t spread = (uint64_t)highest[k] - (uint64_t)lowest[k];
+        folded->field[k].base = first[k] + (uint64_t)lowest[k];
+        folded->field[k].bytes = spread == 0 ? 0 : spread <= UINT32_MAX ? 4 : 8;
         folded->field[k].at = (uint32_t)folded->row_bytes;
         folded->row_bytes += folded->field[k].bytes;
     }
@@ -82,22 +80,35 @@ static void give_back(char *from, char *end)
         madvise(from + (first - (uintptr_t)from), last - first, MADV_DONTNEED);
 }
 
+/* The fields that are not the same in all rows; returns how many. */
+static unsigned fields_kept(const berth__folded *folded, unsigned kept[BERTH__FOLDED_FIELDS])
+{
+    unsigned count = 0;
+    for (unsigned k = 0; k < BERTH__FOLDED_FIELDS; k++)
+        if (folded->field[k].bytes)
+            kept[count++] = k;
+    return count;
+}
+
 void berth__folded_close(berth__folded *folded, berth_problem_buffer *buffers, size_t count)
 {
     *folded = (berth__folded){.buffers = buffers, .count = count};
     if (count < FEWEST_BUFFERS)
         return;
-    measure(folded);
+    folded_measure(folded);
     if (folded->row_bytes >= sizeof *buffers)
         return;
     folded->is_folded = true;
+    unsigned kept[BERTH__FOLDED_FIELDS];
+    const unsigned kept_count = fields_kept(folded, kept);
     char *to = (char *)buffers;
     for (size_t i = 0; i < count; i++, to += folded->row_bytes) {
         const berth_problem_buffer row = buffers[i]; /* the folded row may lie on it */
-        for (unsigned k = 0; k < BERTH__FOLDED_FIELDS; k++)
-            if (folded->field[k].bytes)
-                store(to + folded->field[k].at, folded->field[k].bytes,
-                      load((const char *)&row + fields[k].at, fields[k].bytes) - folded->field[k].base);
+        for (unsigned j = 0; j < kept_count; j++) {
+            const unsigned k = kept[j];
+            store(to + folded->field[k].at, folded->field[k].bytes,
+                  folded_load((const char *)&row + fields[k].at, fields[k].bytes) - folded->field[k].base);
+        }
     }
     give_back(to, (char *)(buffers + count));
 }
@@ -106,15 +117,18 @@ void berth__folded_open(berth__folded *folded)
 {
     if (!folded->is_folded)
         return;
+    unsigned kept[BERTH__FOLDED_FIELDS];
+    const unsigned kept_count = fields_kept(folded, kept);
+    berth_problem_buffer row; /* what is the same in all stays in it */
+    for (unsigned k = 0; k < BERTH__FOLDED_FIELDS; k++)
+        store((char *)&row + fields[k].at, fields[k].bytes, folded->field[k].base);
     const char *from = (const char *)folded->buffers + folded->count * folded->row_bytes;
     for (size_t i = folded->count; i-- > 0;) {
-        berth_problem_buffer row;
         from -= folded->row_bytes;
-        for (unsigned k = 0; k < BERTH__FOLDED_FIELDS; k++) {
-            uint64_t value = folded->field[k].base;
-            if (folded->field[k].bytes)
-                value += load(from + folded->field[k].at, folded->field[k].bytes);
-            store((char *)&row + fields[k].at, fields[k].bytes, value);
+        for (unsigned j = 0; j < kept_count; j++) {
+            const unsigned k = kept[j];
+            store((char *)&row + fields[k].at, fields[k].bytes,
+                  folded->field[k].base + folded_load(from + folded->field[k].at, folded->field[k].bytes));
         }
         folded->buffers[i] = row;
     }

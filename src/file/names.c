@@ -30,7 +30,7 @@ static size_t place_of(const berth__names *names, uint64_t hash)
     return (size_t)hash & (names->slot_count - 1);
 }
 
-static void put(berth__names *names, uint64_t hash, uint32_t value)
+static void names_put(berth__names *names, uint64_t hash, uint32_t value)
 {
     size_t at = place_of(names, hash);
     while (names->slots[at] != EMPTY)
@@ -40,13 +40,13 @@ static void put(berth__names *names, uint64_t hash, uint32_t value)
 }
 
 /* Slots are found by the upper half of the hash alone, folded, so that growing needs no text. */
-static uint64_t fold(uint64_t hash)
+static uint64_t names_fold(uint64_t hash)
 {
     uint64_t upper = hash >> 32;
     return upper << 32 | upper;
 }
 
-static berth_status grow(berth__names *names)
+static berth_status names_grow(berth__names *names)
 {
     berth__names larger = {.slot_count = names->slot_count ? names->slot_count * 2 : 64};
     larger.slots = berth__heap_alloc(larger.slot_count * sizeof(uint64_t));
@@ -55,15 +55,15 @@ static berth_status grow(berth__names *names)
     memset(larger.slots, 0xff, larger.slot_count * sizeof(uint64_t));
     for (size_t i = 0; i < names->slot_count; i++)
         if (names->slots[i] != EMPTY)
-            put(&larger, fold(names->slots[i]), (uint32_t)names->slots[i]);
+            names_put(&larger, names_fold(names->slots[i]), (uint32_t)names->slots[i]);
     berth__heap_free(names->slots);
     names->slots = larger.slots;
     names->slot_count = larger.slot_count;
     return BERTH_OK;
 }
 
-static uint32_t look(const berth__names *names, uint64_t hash, const berth__csv_field *field,
-                     berth__names_same same, void *context)
+static uint32_t names_look(const berth__names *names, uint64_t hash, const berth__csv_field *field,
+                           berth__names_same same, void *context)
 {
     if (!names->slot_count)
         return BERTH__NO_NAME;
@@ -77,35 +77,59 @@ static uint32_t look(const berth__names *names, uint64_t hash, const berth__csv_
 uint32_t berth__names_find(const berth__names *names, const berth__csv_field *field, berth__names_same same,
                            void *context)
 {
-    return look(names, fold(berth__names_hash(field)), field, same, context);
+    return names_look(names, names_fold(berth__names_hash(field)), field, same, context);
 }
 
 berth_status berth__names_add(berth__names *names, const berth__csv_field *field, uint32_t value,
                               berth__names_same same, void *context, uint32_t *found)
 {
-    uint64_t hash = fold(berth__names_hash(field));
-    *found = look(names, hash, field, same, context);
+    uint64_t hash = names_fold(berth__names_hash(field));
+    *found = names_look(names, hash, field, same, context);
     if (*found != BERTH__NO_NAME)
         return BERTH_OK;
     if (names->used * 2 >= names->slot_count) {
-        berth_status status = grow(names);
+        berth_status status = names_grow(names);
         if (status)
             return status;
     }
-    put(names, hash, value);
+    names_put(names, hash, value);
     return BERTH_OK;
 }
 
-/* The one usual form: no sign, no blank, no leading zero. */
-static bool small_number(const berth__csv_field *field, uint32_t *out)
+static bool is_digit(char c)
 {
-    if (!field->length || field->length > 8 || (field->text[0] == '0' && field->length > 1))
+    return c >= '0' && c <= '9';
+}
+
+/* The first name says what stands in front of numbers; nothing, if that is too long to keep or has a quote, which is
+ * doubled in some names and single in others. */
+static void learn_prefix(berth__names *names, const berth__csv_field *field)
+{
+    size_t length = field->length;
+    while (length > 0 && is_digit(field->text[length - 1]))
+        length--;
+    if (length > sizeof names->prefix || memchr(field->text, '"', length))
+        length = 0;
+    memcpy(names->prefix, field->text, length);
+    names->prefix_length = (uint8_t)length;
+    names->has_prefix = true;
+}
+
+/* Behind the prefix the one usual form: no sign, no blank, no leading zero. */
+static bool small_number(const berth__names *names, const berth__csv_field *field, uint32_t *out)
+{
+    if (field->length <= names->prefix_length ||
+        memcmp(field->text, names->prefix, names->prefix_length) != 0)
+        return false;
+    const char *text = field->text + names->prefix_length;
+    size_t length = field->length - names->prefix_length;
+    if (length > 8 || (text[0] == '0' && length > 1))
         return false;
     uint32_t n = 0;
-    for (size_t i = 0; i < field->length; i++) {
-        if (field->text[i] < '0' || field->text[i] > '9')
+    for (size_t i = 0; i < length; i++) {
+        if (!is_digit(text[i]))
             return false;
-        n = n * 10 + (uint32_t)(field->text[i] - '0');
+        n = n * 10 + (uint32_t)(text[i] - '0');
     }
     *out = n;
     return n < LARGEST_BIT;
@@ -115,7 +139,9 @@ berth_status berth__names_add_number(berth__names *names, const berth__csv_field
                                      bool *twice)
 {
     uint32_t n;
-    *taken = small_number(field, &n);
+    if (!names->has_prefix)
+        learn_prefix(names, field);
+    *taken = small_number(names, field, &n);
     if (!*taken)
         return BERTH_OK;
     if (n >= names->bit_count) {

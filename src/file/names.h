@@ -7,13 +7,16 @@
 
 #define BERTH__NO_NAME UINT32_MAX
 
-/* Open addressing; a slot holds half of the hash and the number. Small whole numbers, which most ids are,
- * take a bit each instead. Zeroed is empty. */
+/* Open addressing; a slot holds half of the hash and the number. Small whole numbers behind the letters that the first
+ * name has in front of its own ("17", "b17", "tensor_17": most ids) take a bit each instead. Zeroed is empty. */
 typedef struct berth__names {
     uint64_t *slots;
     size_t slot_count, used;
     uint64_t *bits;
     size_t bit_count;
+    char prefix[31]; /* what stands in front of numbers; known once it has_prefix */
+    uint8_t prefix_length;
+    bool has_prefix;
 } berth__names;
 
 /* Whether the name with number `value` is `field`. */
@@ -30,8 +33,8 @@ berth_status berth__names_add(berth__names *names, const berth__csv_field *field
 uint32_t berth__names_find(const berth__names *names, const berth__csv_field *field, berth__names_same same,
                            void *context);
 
-/* If `field` is a small whole number in its one usual form: notes it and answers whether it was there before.
- * *taken says whether it was such a number. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+/* If `field` is the prefix and a small whole number in its one usual form: notes it and answers whether it was there
+ * before. *taken says whether it was such a name. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__names_add_number(berth__names *names, const berth__csv_field *field, bool *taken,
                                      bool *twice);
 

@@ -24,7 +24,7 @@ typedef struct saving {
     uint32_t *order;
 } saving;
 
-static size_t put(const char *from, char *text, size_t room)
+static size_t plan_file_put(const char *from, char *text, size_t room)
 {
     int n = snprintf(text, room, "%s", from ? from : "");
     return n > 0 ? (size_t)n : 0;
@@ -35,7 +35,7 @@ static size_t id_of(void *context, size_t row, char *text, size_t room)
     const saving *s = context;
     char number[24];
     snprintf(number, sizeof number, "%zu", row);
-    return put(row < s->plan->count ? number : BERTH__FINGERPRINT_ID, text, room);
+    return plan_file_put(row < s->plan->count ? number : BERTH__FINGERPRINT_ID, text, room);
 }
 
 static size_t label_of(void *context, size_t row, char *text, size_t room)
@@ -43,7 +43,7 @@ static size_t label_of(void *context, size_t row, char *text, size_t room)
     const saving *s = context;
     char print[24];
     snprintf(print, sizeof print, "%016" PRIx64, s->plan->fingerprint);
-    return put(row < s->plan->count ? s->plan->entries[row].label : print, text, room);
+    return plan_file_put(row < s->plan->count ? s->plan->entries[row].label : print, text, room);
 }
 
 static void fill_rows(saving *s)
@@ -96,7 +96,7 @@ berth_status berth_plan_save(const berth_plan *plan, const char *path)
         return berth__fail(BERTH_INVALID_ARGUMENT, "saving needs a plan and a path");
     berth__plan_content *content = NULL;
     berth_status status = berth__plan_content_of(plan, &content);
-    if (status == BERTH_OK)
+    if (!status)
         status = save(content, path);
     berth__plan_content_release(content);
     return status;
@@ -194,12 +194,12 @@ static berth_status take_rows(loading *l)
     berth__csv csv;
     berth__csv_begin(&csv, l->file->text, l->file->text_bytes);
     berth_status status = berth__csv_next(&csv); /* the header */
-    for (size_t row = 0; row < l->file->problem.buffer_count && status == BERTH_OK; row++) {
+    for (size_t row = 0; row < l->file->problem.buffer_count && !status; row++) {
         status = berth__problem_file_next(l->file, &csv);
-        if (status == BERTH_OK)
+        if (!status)
             status = take_row(l, &csv, row);
     }
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (!l->file->has_fingerprint)
         return berth__fail(BERTH_BAD_DATA,
@@ -212,7 +212,7 @@ static berth_status take_rows(loading *l)
     return BERTH_OK;
 }
 
-static berth_status load(loading *l, berth__plan_content **out)
+static berth_status plan_file_load(loading *l, berth__plan_content **out)
 {
     l->count = l->file->problem.buffer_count;
     if (l->file->columns.place[BERTH__COLUMN_OFFSET] < 0)
@@ -227,12 +227,12 @@ static berth_status load(loading *l, berth__plan_content **out)
     if (!l->allocations || !l->frees || !l->order || !l->text)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to load a plan of %zu allocations", l->count);
     berth_status status = take_rows(l);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__plan_source source = {
         .allocations = l->allocations, .count = l->count, .free_order = l->order, .has_offsets = true};
     status = berth__plan_build(&source, NULL, out);
-    if (status == BERTH_OK && (*out)->fingerprint != l->file->fingerprint) {
+    if (!status && (*out)->fingerprint != l->file->fingerprint) {
         status = berth__fail(BERTH_BAD_DATA,
                              "%s: the rows have the fingerprint %016" PRIx64 ", the file says %016" PRIx64
                              "; it was cut short or edited",
@@ -247,10 +247,10 @@ static berth_status read_plan(const char *path, berth__plan_content **out)
 {
     berth_problem_file *file = NULL;
     berth_status status = berth_problem_file_read(path, &file);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     loading l = {.path = path, .file = file, .offsets = file->offsets};
-    status = load(&l, out);
+    status = plan_file_load(&l, out);
     berth__heap_free(l.text);
     berth__heap_free(l.order);
     berth__heap_free(l.frees);
@@ -264,12 +264,12 @@ berth_status berth_plan_load(berth_plan *plan, const char *path)
     if (!plan || !path)
         return berth__fail(BERTH_INVALID_ARGUMENT, "loading needs a plan and a path");
     berth_status status = berth__plan_lock(plan);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__plan_content *content = NULL;
     berth__plan_put(plan, berth__plan_empty());
     status = read_plan(path, &content);
-    if (status == BERTH_OK)
+    if (!status)
         berth__plan_put(plan, content);
     berth__plan_unlock(plan);
     return status;

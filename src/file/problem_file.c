@@ -1,5 +1,4 @@
-/* A problem file in memory: its rows found again, ids, labels, notices, and a plan matched with its problem.
- */
+/* A problem file in memory: its rows found again, ids, labels, notices, and a plan matched with its problem. */
 #include "file/problem_file.h"
 
 #include <inttypes.h>
@@ -37,10 +36,14 @@ bool berth__problem_file_row(const berth_problem_file *file, size_t buffer, bert
         return false;
     berth__csv_begin(csv, file->text, file->text_bytes);
     csv->at = file->text + file->marks[buffer / BERTH__ROWS_A_MARK];
-    for (size_t k = buffer % BERTH__ROWS_A_MARK + 1; k > 0; k--)
-        if (berth__problem_file_next(file, csv))
+    for (size_t k = buffer % BERTH__ROWS_A_MARK; k > 0; k--) {
+        berth_status status = berth__csv_skip(csv);
+        if (!status && berth__problem_file_at_fingerprint(file, csv))
+            status = berth__csv_skip(csv);
+        if (status)
             return false;
-    return true;
+    }
+    return !berth__problem_file_next(file, csv);
 }
 
 static size_t copy_column(const berth_problem_file *file, size_t buffer, berth__column column, char *text,
@@ -85,7 +88,7 @@ typedef struct solving {
     berth__folded folded;
 } solving;
 
-static void fold(void *context)
+static void problem_file_fold(void *context)
 {
     solving *s = context;
     berth__folded_close(&s->folded, s->file->buffers, s->file->problem.buffer_count);
@@ -107,7 +110,8 @@ berth_status berth_problem_file_solve(berth_problem_file *file, uint64_t capacit
     problem.capacity_bytes = capacity_bytes;
     problem.alignment = alignment;
     solving s = {.file = file};
-    return berth__solve(&problem, options, offsets, certificate, &(berth__solve_pause){fold, unfold, &s});
+    return berth__solve(&problem, options, offsets, certificate,
+                        &(berth__solve_pause){problem_file_fold, unfold, &s});
 }
 
 /* ---- A plan for a problem ----------------------------------------------------------------------- */
@@ -138,8 +142,10 @@ static berth_status index_plan(matching *m)
     m->indexed = true;
     berth__csv_begin(&csv, m->plan->text, m->plan->text_bytes);
     berth_status status = berth__csv_next(&csv); /* the header */
+    size_t dropped = 0;
     for (size_t row = 0; !status && row < m->plan->problem.buffer_count; row++) {
         uint32_t found;
+        dropped = berth__problem_file_drop(m->plan, &csv, dropped);
         status = berth__problem_file_next(m->plan, &csv);
         const berth__csv_field *id = berth__column_field(&m->plan->columns, &csv, BERTH__COLUMN_ID);
         if (!status && id)
@@ -195,10 +201,13 @@ berth_status berth_problem_file_match(const berth_problem_file *problem, const b
     berth_status status = berth__csv_next(&m.ahead); /* the headers */
     if (!status)
         status = berth__csv_next(&csv);
+    size_t dropped = 0, dropped_ahead = 0;
     for (size_t row = 0; !status && row < problem->problem.buffer_count; row++) {
         status = berth__problem_file_next(problem, &csv);
         if (!status)
             status = match_row(&m, problem, row, &csv, &offsets[row]);
+        dropped = berth__problem_file_drop(problem, &csv, dropped);
+        dropped_ahead = berth__problem_file_drop(plan, &m.ahead, dropped_ahead);
     }
     /* ids are unique on both sides, so equal counts leave no extra row */
     if (!status && plan->problem.buffer_count != problem->problem.buffer_count)

@@ -28,7 +28,7 @@ typedef struct berth__columns {
     bool end_is_inclusive;
 } berth__columns;
 
-enum { BERTH__NOTICES = 4, BERTH__ROWS_A_MARK = 64 };
+enum { BERTH__NOTICES = 4, BERTH__ROWS_A_MARK = 16 };
 
 typedef enum berth__text_kind {
     BERTH__TEXT_BORROWED,
@@ -37,7 +37,7 @@ typedef enum berth__text_kind {
 } berth__text_kind;
 
 /* Rows are kept as the text itself: of a million rows, a few names are asked for, so a row is found again by
- * a mark every 64 rows and a short walk. */
+ * a mark every 16 rows and a short walk. */
 struct berth_problem_file {
     const char *text;
     size_t text_bytes;
@@ -47,12 +47,12 @@ struct berth_problem_file {
     berth_problem_buffer *buffers;
     berth_gap *gaps;
     uint64_t *offsets; /* NULL: no such column */
-    uint64_t *marks;   /* where rows 0, 64, 128, ... begin in the text */
+    uint64_t *marks;   /* where rows 0, 16, 32, ... begin in the text */
     /* The row of a saved plan that is no buffer; see plan_file.c. */
     bool has_fingerprint;
     uint64_t fingerprint;
-    uint64_t fingerprint_at; /* where it begins in the text */
-    char notices[BERTH__NOTICES][160];
+    uint64_t fingerprint_at;               /* where it begins in the text */
+    char notices[BERTH__NOTICES + 1][160]; /* of unknown columns, and then the one of an offset column */
     size_t notice_count;
 };
 
@@ -63,6 +63,10 @@ void berth__problem_file_notice(berth_problem_file *file, const char *format, ..
 
 /* Goes on to the record of the next buffer, as berth__csv_next does to the next record. */
 berth_status berth__problem_file_next(const berth_problem_file *file, berth__csv *csv);
+
+/* Who walks through the whole text calls this after every record: pages of a mapped file that lie behind are given
+ * back. `dropped` is what the last call answered, at first 0. */
+size_t berth__problem_file_drop(const berth_problem_file *file, const berth__csv *csv, size_t dropped);
 
 /* Whether `csv` holds the fingerprint's row. */
 static inline bool berth__problem_file_at_fingerprint(const berth_problem_file *file, const berth__csv *csv)

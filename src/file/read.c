@@ -12,9 +12,8 @@
 #include "file/names.h"
 #include "file/problem_file.h"
 
-/* Mapped pages behind the reader are given back, so that a file's text never adds up to its size in memory.
- */
-enum { DROP_BYTES = 4 << 20 };
+/* Mapped pages behind the reader are given back, so that a file's text never adds up to its size in memory. */
+enum { DROP_BYTES = 1 << 19, SWEEP_BYTES = 8 * DROP_BYTES };
 
 /* A reading in progress. */
 typedef struct reading {
@@ -404,15 +403,16 @@ static berth_status take_row(reading *r)
     return BERTH_OK;
 }
 
-static void drop_behind(reading *r)
+size_t berth__problem_file_drop(const berth_problem_file *file, const berth__csv *csv, size_t dropped)
 {
-    const berth_problem_file *file = r->file;
-    size_t done = (size_t)(r->csv.at - file->text);
-    if (file->text_kind != BERTH__TEXT_MAPPED || done - r->dropped < DROP_BYTES)
-        return;
-    /* From the beginning: comparing names brings single pages back, and their neighbours. */
-    r->dropped = done / DROP_BYTES * DROP_BYTES;
-    madvise((char *)(uintptr_t)file->text, r->dropped, MADV_DONTNEED);
+    size_t done = (size_t)(csv->at - file->text);
+    if (file->text_kind != BERTH__TEXT_MAPPED || done - dropped < DROP_BYTES)
+        return dropped;
+    done = done / DROP_BYTES * DROP_BYTES;
+    /* Now and then from the beginning: comparing names brings single pages back, and their neighbours. */
+    size_t from = done % SWEEP_BYTES == 0 ? 0 : dropped;
+    madvise((char *)(uintptr_t)file->text + from, done - from, MADV_DONTNEED);
+    return done;
 }
 
 static berth_status read_rows(reading *r)
@@ -422,7 +422,7 @@ static berth_status read_rows(reading *r)
     berth_status status = berth__columns_read(&file->columns, &r->csv, file);
     while (!status && !(status = berth__csv_next(&r->csv))) {
         status = take_row(r);
-        drop_behind(r);
+        r->dropped = berth__problem_file_drop(file, &r->csv, r->dropped);
     }
     if (status != BERTH_NOT_FOUND)
         return status;
@@ -434,9 +434,11 @@ static berth_status read_rows(reading *r)
     file->problem.gaps = file->gaps;
     file->problem.gap_count = r->gaps;
     status = berth_problem_validate(&file->problem);
-    if (status == BERTH_INVALID_ARGUMENT) /* what is left of it concerns several rows */
-        status = berth__fail(BERTH_BAD_DATA, "%s (buffers counted from 0 in the file's order)",
-                             berth_last_error()->message);
+    if (status == BERTH_INVALID_ARGUMENT) { /* what is left of it concerns several rows */
+        char words[400];
+        (void)berth_problem_file_words(file, berth_last_error()->message, words, sizeof words);
+        status = berth__fail(BERTH_BAD_DATA, "%s", words);
+    }
     return status;
 }
 
@@ -484,7 +486,7 @@ static berth_status slurp(berth_problem_file *file, int fd)
     return BERTH_OK;
 }
 
-static berth_status load(berth_problem_file *file, const char *path)
+static berth_status read_load(berth_problem_file *file, const char *path)
 {
     if (strcmp(path, "-") == 0)
         return slurp(file, STDIN_FILENO);
@@ -516,7 +518,7 @@ static berth_status read_from(const char *path, const void *text, size_t size_by
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to read a problem");
     berth_status status = BERTH_OK;
     if (path) {
-        status = load(file, path);
+        status = read_load(file, path);
     } else {
         file->text = text;
         file->text_bytes = size_bytes;

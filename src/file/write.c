@@ -21,7 +21,7 @@ static void put_before(berth__output *o, const berth__csv *csv, int place)
         return;
     }
     berth__output_put(o, csv->record, (size_t)(csv->record_end - csv->record));
-    berth__output_put(o, ",", 1);
+    berth__output_put(o, &csv->separator, 1);
 }
 
 /* And what comes after it. Line ends stay as they are. */

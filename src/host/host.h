@@ -2,14 +2,14 @@
  *
  *                      +---------------------- allocate ----------------------+
  *                      v                                                      |
- *     device --> [ live ] -- free, no stream used it ----------------> [ idle: stock, bin ] --> device
+ *     device --> [ live ] -- free, no stream used it ----------------> [ idle: thread cache, bin ] --> device
  *                      \                                                ^
- *                       -- free, streams used it --> [ waiting: queues ]
+ *                       -- free, streams used it --> [ parked ] --> [ waiting: queues ]
  *
- * A block is in one place: with its user, in the queues of the streams that used it, in a thread's stock, or
- * in the bin of its class. Every move between places happens inside the thread's slot (`enter`
- * and `leave`), so that stopping the slots stands for stopping the world: trim, fork and destruction then
- * find every block in its place. No driver is called inside.
+ * A block is in one place: with its user, in the queues of the streams that used it, parked or idle in a
+ * thread's cache, or in the bin of its class. Every move between places happens inside the thread's slot
+ * (`enter` and `leave`), so that stopping the slots stands for stopping the world: trim, fork and destruction
+ * then find every block in its place. No driver is called inside.
  *
  *     segment: one piece of device memory, whole pages, cut into blocks of one class: 1, or a run of 2^n
  *     block:   the bookkeeping of one piece of memory, never in the memory itself
@@ -27,6 +27,7 @@
 #include "base/annotate.h"
 #include "berth/host_cache.h"
 #include "core/allocator.h"
+#include "core/upstream.h"
 #include "count/quota.h"
 #include "host/page_map.h"
 #include "host/size_class.h"
@@ -34,12 +35,13 @@
 
 typedef enum host_state {
     HOST_NONE = 0,     /* bookkeeping without memory */
-    HOST_IDLE,         /* in a stock or a bin */
+    HOST_IDLE,         /* in a thread cache or a bin */
     HOST_LIVE,         /* with its user */
     HOST_LIVE_BUSY,    /* the same, while a use is being recorded: a lock of a few instructions */
     HOST_LEAVING,      /* freed, on its way to the next place */
     HOST_WAITING,      /* in the queues of streams */
     HOST_WAITING_BUSY, /* the same, while somebody reads its uses */
+    HOST_PARKED, /* freed, kept by the thread that freed it until the one stream that used it has passed */
 } host_state;
 
 typedef struct host_block host_block;
@@ -49,7 +51,7 @@ struct host_block {
     /* one cache line: all that a pair of calls without streams touches */
     _Atomic uint32_t state;      /* host_state */
     _Atomic uint32_t generation; /* how often it was handed out; the upper half of its handle */
-    host_block *next;            /* in its stock or bin */
+    host_block *next;            /* in its thread cache or bin */
     _Atomic(char *) address;     /* NULL without memory: a guess that has grown old then fits nothing */
     size_t size;                 /* of its class; like the class and the segment, never changed [H9] */
     uint32_t bin;                /* its class */
@@ -74,9 +76,10 @@ struct host_segment {
     uint32_t bin;
     host_block *first;
     /* the rest */
-    _Atomic(char *) base;      /* written before the page map leads here */
-    _Atomic uint32_t idle;     /* blocks in stocks and bins; kept while there is a soft limit, else trim's */
-    uint64_t number;           /* guard: lock */
+    _Atomic(char *) base; /* written before the page map leads here */
+    _Atomic uint32_t
+        idle;        /* blocks in thread caches and bins; kept while there is a soft limit, else trim's */
+    uint64_t number; /* guard: lock */
     host_segment *next, *prev; /* all with memory, or the spare ones of the class; guard: lock */
 };
 
@@ -99,8 +102,10 @@ typedef struct host_bin {
     uint64_t fill_a_cache_line[4];
 } host_bin;
 
-/* Sizes up to 64 KiB find their class in a table. */
-enum { HOST_TABLE = 1024 };
+/* Sizes find their class in tables: of granules up to 64 KiB; of 128 granules up to 8 MiB, and of 128 times that up to
+ * 1 GiB, if the classes there are no finer. Working it out takes 2 ns, since it begins where a free's locked
+ * instruction ends. */
+enum { HOST_TABLE = 1024, HOST_TABLES = 3, HOST_TABLE_STEP_LOG2 = 7 };
 
 enum { HOST_GUESSES = 64, HOST_MEMOS = 8, HOST_BLOCK_PIECES = 20, HOST_RUN_SIZES = 16 };
 
@@ -114,15 +119,18 @@ typedef struct host_release {
     struct host_release *newer, *older; /* all under way */
 } host_release;
 
-/* A thread's stock is bounded in bytes: of each class up to HOST_SMALL_BYTES it keeps at most that much, and of
+/* A thread's cache is bounded in bytes: of each class up to HOST_SMALL_BYTES it keeps at most that much, and of
  * all larger blocks together HOST_LARGE_BYTES, or a single one. */
 #define HOST_SMALL_BYTES ((size_t)1 << 20)
 #define HOST_LARGE_BYTES ((size_t)64 << 20)
 
 /* A thread's own idle blocks, beside its slot; its memos of streams it has met are its alone. */
-typedef struct host_stock {
-    uint64_t large_bytes;        /* in blocks above HOST_SMALL_BYTES */
+typedef struct host_thread_cache {
+    uint64_t large_bytes;        /* in blocks above HOST_SMALL_BYTES, idle or parked */
     berth__stream_queue *recent; /* the queue it added to last */
+    host_block *asked; /* parked; its event is being asked, outside the slot. Others leave it alone. */
+    uint32_t parked_count;
+    uint64_t parked_marks; /* events recorded for blocks that were parked and not put into a queue */
     /* Blocks that the thread took lately, by address: a guess, in which the block is found by one load that
      * depends on the pointer instead of five. */
     host_block *guesses[HOST_GUESSES];
@@ -131,12 +139,12 @@ typedef struct host_stock {
         berth__stream_queue *queue;
     } memos[HOST_MEMOS];
     struct {
-        host_block *newest;
+        _Alignas(32) host_block *newest; /* all of a class in one cache line */
         uint32_t count, most;
         uint64_t allocations; /* counted here because the size then need not be */
-        uint64_t fill;
+        host_block *parked;   /* at most one: waits for one stream, and is asked before any queue is [H11] */
     } bins[];
-} host_stock;
+} host_thread_cache;
 
 typedef struct host_cache {
     berth_allocator base;
@@ -144,15 +152,18 @@ typedef struct host_cache {
     berth__page_map *pages;
     berth__quota quota; /* what is in use, with its true peak */
     uint64_t number;    /* of all caches there ever were */
-    berth_device device;
+    berth__upstream upstream;
+    berth_device device; /* the upstream's */
     uint64_t (*clock_ns)(void *context);
     void *clock_context;
     const char *name;
     size_t page_bytes; /* the system's */
     uint32_t run_log2; /* the largest run that a segment may need, as a power of two */
     host_bin *bins;
-    uint16_t class_table[HOST_TABLE]; /* by granules, less 1 */
+    bool large_tables;                             /* the tables after the first are in use */
+    uint16_t class_table[HOST_TABLES][HOST_TABLE]; /* by granules, or units of more, less 1 */
     berth__streams streams;
+    _Atomic bool has_parked; /* some thread cache may have parked a block; cleared while stopped */
 
     _Atomic uint64_t reserved, max_reserved; /* guard: lock to write */
     _Atomic uint64_t hard_limit, soft_limit; /* 0: none */
@@ -185,6 +196,31 @@ typedef struct host_cache {
     struct host_cache *next_orphan; /* guard: the same */
 } host_cache;
 
+enum { HOST_NO_CLASS = UINT32_MAX };
+
+/* For assertions: the calling thread has the lock, or the world is stopped (the handlers of a fork have all locks at
+ * once, and hide that from the check of ranks). */
+static inline bool berth__host_is_held(const host_cache *c)
+{
+    return berth__rank_is_held(BERTH__RANK_CACHE) || berth__slots_are_stopped(&c->quota.slots);
+}
+
+/* The class of a size from 1 on at the default alignment; HOST_NO_CLASS if it is too large for any. */
+static inline __attribute__((always_inline)) size_t berth__host_class(const host_cache *c, size_t size_bytes)
+{
+    BERTH_DCHECK(size_bytes != 0, "[I2] an empty block is not asked for here");
+    size_t granule = (size_bytes - 1) >> berth__class_granule_log2;
+    if (granule < HOST_TABLE)
+        return c->class_table[0][granule];
+    granule >>= HOST_TABLE_STEP_LOG2;
+    if (granule < HOST_TABLE && c->large_tables)
+        return c->class_table[1][granule];
+    granule >>= HOST_TABLE_STEP_LOG2;
+    if (granule < HOST_TABLE && c->large_tables)
+        return c->class_table[2][granule];
+    return size_bytes <= BERTH__CLASS_BYTES_MAX ? berth__class_of(&c->classes, size_bytes) : HOST_NO_CLASS;
+}
+
 /* What a thread asks for on the slow path. */
 typedef struct host_wish {
     size_t size_bytes, alignment;
@@ -196,8 +232,8 @@ typedef struct host_wish {
 /* ---- Inside (host_move.c) ------------------------------------------------------------------------- */
 
 typedef struct host_inside {
-    berth__slot *slot; /* NULL: the cache's lock is held instead */
-    host_stock *stock; /* NULL: there is none */
+    berth__slot *slot;         /* NULL: the cache's lock is held instead */
+    host_thread_cache *tcache; /* NULL: there is none */
 } host_inside;
 
 host_inside berth__host_enter_slow(host_cache *c);
@@ -226,27 +262,34 @@ static inline void berth__host_leave(host_cache *c, host_inside in)
         berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
 
-/* Takes an idle block of a class out of the bin (and more for the stock); NULL if there is none. Inside. */
+/* Takes an idle block of a class out of the bin (and more for the thread cache); NULL if there is none. Inside. */
 host_block *berth__host_take_from_bin(host_cache *c, host_inside in, uint32_t bin);
 /* The same, for an alignment that not every block of the class has. */
 host_block *berth__host_take_aligned(host_cache *c, uint32_t bin, size_t alignment);
-/* Moves the older half of a full stock's class into the bin. Inside. */
-void berth__host_spill(host_cache *c, host_stock *stock, uint32_t bin);
+/* Moves the older half of a full thread cache's class into the bin. Inside. */
+void berth__host_spill(host_cache *c, host_thread_cache *tcache, uint32_t bin);
 /* Moves all large blocks but those of one class into their bins. Inside. */
-void berth__host_spill_large(host_cache *c, host_stock *stock, uint32_t but_of_bin);
+void berth__host_spill_large(host_cache *c, host_thread_cache *tcache, uint32_t but_of_bin);
 /* Puts it into the bin. Inside, or with the lock held. */
 void berth__host_put_in_bin(host_cache *c, host_block *b);
-/* Takes blocks of one class out of the stocks of all threads into its bin. No lock held. */
-void berth__host_gather(host_cache *c, uint32_t bin);
-/* While stopped, with the stocks flushed: takes idle segments, large classes first and the oldest of each,
+/* Takes blocks of one class out of the caches of all threads into its bin, and parked ones into their queues:
+ * whether there were any of those. No lock held. */
+bool berth__host_gather(host_cache *c, uint32_t bin);
+/* While stopped, with the thread caches flushed: takes idle segments, large classes first and the oldest of each,
  * until only `keep_bytes` are idle or `enough_bytes` are taken; fills segments and bytes in. */
 void berth__host_take_idle_segments(host_cache *c, uint64_t keep_bytes, uint64_t enough_bytes,
                                     host_release *out);
 /* Stops the world, with the lock held on return; and lets it go on. */
 void berth__host_stop(host_cache *c);
 void berth__host_resume(host_cache *c);
-/* While stopped: empties every stock into the bins. */
-void berth__host_flush_stocks(host_cache *c);
+/* While stopped: empties every thread cache into the bins and queues. */
+void berth__host_flush_thread_caches(host_cache *c);
+/* Puts the parked blocks of one thread cache into their queues. By its thread inside, or while stopped. */
+void berth__host_queue_parked(host_cache *c, host_thread_cache *tcache);
+/* Puts all parked blocks into their queues; false: a thread is asking the event of one just now. No lock held. */
+bool berth__host_unpark_all(host_cache *c);
+/* In the child of a fork, while stopped: nobody asks any more. */
+void berth__host_forget_asked(host_cache *c);
 
 /* Idle bytes are counted only while a soft limit needs them. Inside, or with the lock held. */
 void berth__host_count_idle_always(host_cache *c, const host_block *b, bool idle);
@@ -256,69 +299,107 @@ static inline void berth__host_count_idle(host_cache *c, const host_block *b, bo
         berth__host_count_idle_always(c, b, idle);
 }
 
-/* While stopped, with the stocks flushed: counts all of it anew; answers the bytes. */
+/* While stopped, with the thread caches flushed: counts all of it anew; answers the bytes. */
 uint64_t berth__host_count_all_idle(host_cache *c);
 
-/* Puts a block into a stock, and takes the newest of a class out; the state and the counting are the caller's.
+/* Puts a block into a thread cache, and takes the newest of a class out; the state and the counting are the caller's.
  * Inside. */
-static inline void berth__host_stock_push(host_stock *stock, host_block *b)
+static inline void berth__host_thread_cache_push(host_thread_cache *tcache, host_block *b)
 {
-    b->next = stock->bins[b->bin].newest;
-    stock->bins[b->bin].newest = b;
-    stock->bins[b->bin].count++;
+    BERTH_DCHECK(b->uses == 0, "[H2] no stream uses what becomes idle");
+    BERTH_DCHECK((tcache->bins[b->bin].newest == NULL) == (tcache->bins[b->bin].count == 0),
+                 "[H1] as many blocks are kept as are counted");
+    b->next = tcache->bins[b->bin].newest;
+    tcache->bins[b->bin].newest = b;
+    tcache->bins[b->bin].count++;
     if (b->size > HOST_SMALL_BYTES)
-        stock->large_bytes += b->size;
+        tcache->large_bytes += b->size;
 }
-static inline void berth__host_stock_pop(host_stock *stock, host_block *b)
+static inline void berth__host_thread_cache_pop(host_thread_cache *tcache, host_block *b)
 {
-    stock->bins[b->bin].newest = b->next;
-    stock->bins[b->bin].count--;
+    BERTH_DCHECK(tcache->bins[b->bin].newest == b && tcache->bins[b->bin].count > 0,
+                 "[H1] what is taken is the newest of its class");
+    BERTH_DCHECK(b->size <= HOST_SMALL_BYTES || tcache->large_bytes >= b->size,
+                 "[H1] large blocks are counted in bytes, too");
+    tcache->bins[b->bin].newest = b->next;
+    tcache->bins[b->bin].count--;
     if (b->size > HOST_SMALL_BYTES)
-        stock->large_bytes -= b->size;
+        tcache->large_bytes -= b->size;
 }
-/* Whether a stock with a block of `size` bytes more would keep too much in large ones. */
-static inline bool berth__host_stock_is_heavy(const host_stock *stock, size_t size)
+/* Parks a block that is LEAVING and marked, if its class has no parked one yet; and takes it out again. The counting
+ * and the next state are the caller's. Inside. */
+static inline void berth__host_park(host_cache *c, host_thread_cache *tcache, host_block *b)
 {
-    return size > HOST_SMALL_BYTES && stock->large_bytes != 0 && stock->large_bytes + size > HOST_LARGE_BYTES;
+    BERTH_DCHECK(!tcache->bins[b->bin].parked && b->uses == 1,
+                 "[H11] one block a class, which waits for one stream");
+    BERTH_DCHECK(atomic_load(&b->state) == HOST_LEAVING, "[H1] what is parked is on its way");
+    tcache->bins[b->bin].parked = b;
+    tcache->parked_marks++;
+    tcache->parked_count++;
+    if (b->size > HOST_SMALL_BYTES)
+        tcache->large_bytes += b->size;
+    /* First, so that who sees the state finds the block. */
+    if (BERTH_UNLIKELY(!atomic_load_explicit(&c->has_parked, memory_order_relaxed)))
+        atomic_store_explicit(&c->has_parked, true, memory_order_relaxed);
+    atomic_store_explicit(&b->state, HOST_PARKED, memory_order_release);
+}
+static inline void berth__host_unpark(host_thread_cache *tcache, host_block *b)
+{
+    BERTH_DCHECK(tcache->bins[b->bin].parked == b && tcache->parked_count > 0, "[H11] it was parked");
+    BERTH_DCHECK(b->size <= HOST_SMALL_BYTES || tcache->large_bytes >= b->size,
+                 "[H1] large blocks are counted in bytes, too");
+    tcache->bins[b->bin].parked = NULL;
+    tcache->parked_count--;
+    if (b->size > HOST_SMALL_BYTES)
+        tcache->large_bytes -= b->size;
+}
+/* Whether a thread cache with a block of `size` bytes more would keep too much in large ones. */
+static inline bool berth__host_thread_cache_is_heavy(const host_thread_cache *tcache, size_t size)
+{
+    return size > HOST_SMALL_BYTES && tcache->large_bytes != 0 &&
+           tcache->large_bytes + size > HOST_LARGE_BYTES;
 }
 
-/* An idle block of a class out of the stock, or the bin; NULL if there is none. Inside. */
+/* With one of these marks freed blocks go to the queues at once: idle bytes are limited, the time of each is asked
+ * for, or the cache is closing. */
+enum { HOST_PARKS_NOTHING = BERTH__MARK_SOFT_LIMIT | BERTH__MARK_CLOCK | BERTH__MARK_CLOSING };
+
+/* An idle block of a class out of the thread cache, or the bin; NULL if there is none. Inside. */
 static inline host_block *berth__host_take_idle(host_cache *c, host_inside in, uint32_t bin)
 {
-    host_block *b = BERTH_LIKELY(in.stock != NULL) ? in.stock->bins[bin].newest : NULL;
+    host_block *b = BERTH_LIKELY(in.tcache != NULL) ? in.tcache->bins[bin].newest : NULL;
     if (BERTH_UNLIKELY(!b))
         return berth__host_take_from_bin(c, in, bin);
-    berth__host_stock_pop(in.stock, b);
+    BERTH_DCHECK(b->bin == bin && b->uses == 0, "[H2] what is idle is used by no stream");
+    berth__host_thread_cache_pop(in.tcache, b);
     berth__host_count_idle(c, b, false);
     return b;
 }
 
-/* Puts a block that nobody uses into the stock, or the bin. Inside. */
+/* Puts a block that nobody uses into the thread cache, or the bin. Inside. */
 static inline void berth__host_put_idle(host_cache *c, host_inside in, host_block *b)
 {
-    if (BERTH_UNLIKELY(!in.stock)) {
+    if (BERTH_UNLIKELY(!in.tcache)) {
         berth__host_put_in_bin(c, b);
         return;
     }
     berth__annotate_noaccess(berth__host_address(b), b->size);
     atomic_store_explicit(&b->state, HOST_IDLE, memory_order_release);
-    bool heavy = berth__host_stock_is_heavy(in.stock, b->size);
-    berth__host_stock_push(in.stock, b);
+    bool heavy = berth__host_thread_cache_is_heavy(in.tcache, b->size);
+    berth__host_thread_cache_push(in.tcache, b);
     berth__host_count_idle(c, b, true);
-    if (BERTH_UNLIKELY(in.stock->bins[b->bin].count > in.stock->bins[b->bin].most))
-        berth__host_spill(c, in.stock, b->bin);
+    if (BERTH_UNLIKELY(in.tcache->bins[b->bin].count > in.tcache->bins[b->bin].most))
+        berth__host_spill(c, in.tcache, b->bin);
     if (BERTH_UNLIKELY(heavy))
-        berth__host_spill_large(c, in.stock, b->bin);
+        berth__host_spill_large(c, in.tcache, b->bin);
 }
 
 /* ---- Segments and blocks (host_block.c) ------------------------------------------------------------ */
 
 /* Memory for one more segment of a class from the device, and one of its blocks, LEAVING; the others go to
- * the bin. Or an idle block, LEAVING too, that turned up while room was made. No lock held. As berth_allocate.
- */
+ * the bin. Or an idle block, LEAVING too, that turned up while room was made. No lock held. As berth_allocate. */
 berth_status berth__host_grow(host_cache *c, const host_wish *w, host_block **out);
-/* How many blocks a segment of the class has where nothing is scarce, and the whole pages of one with fewer.
- */
+/* How many blocks a segment of the class has where nothing is scarce, and the whole pages of one with fewer. */
 uint32_t berth__host_run_blocks(const host_cache *c, uint32_t bin, size_t alignment);
 size_t berth__host_run_bytes(const host_cache *c, uint32_t bin, uint32_t blocks);
 /* With the lock held: takes a segment whose blocks are all out of their lists off the books. */
@@ -342,6 +423,8 @@ static inline host_block *berth__host_find(const host_cache *c, const void *p)
         berth__page_map_address(c->pages, p) - berth__page_map_address(c->pages, berth__host_base(s));
     if (BERTH_UNLIKELY(offset >= s->stride * s->blocks))
         return NULL;
+    BERTH_DCHECK(s->first->segment == s, "[H9] a segment keeps its blocks");
+    BERTH_DCHECK((offset * s->inverse >> 48) < s->blocks, "[H9] a reader never leaves a segment's blocks");
     return s->first + (offset * s->inverse >> 48);
 }
 
@@ -351,9 +434,9 @@ static inline size_t berth__host_offset(const host_cache *c, const host_block *b
     return berth__page_map_address(c->pages, p) - berth__page_map_address(c->pages, berth__host_address(b));
 }
 
-static inline host_block **berth__host_guess(host_stock *stock, const void *p)
+static inline host_block **berth__host_guess(host_thread_cache *tcache, const void *p)
 {
-    return &stock->guesses[((uintptr_t)p >> 6) * 0x9E3779B97F4A7C15u >> 58];
+    return &tcache->guesses[((uintptr_t)p >> 6) * 0x9E3779B97F4A7C15u >> 58];
 }
 
 /* By the thread's guess where that is a live block, else by the page map. */
@@ -377,6 +460,7 @@ static inline uint32_t berth__host_piece_of(const host_cache *c, uint32_t index)
 
 static inline berth_host_handle berth__host_handle(const host_block *b)
 {
+    BERTH_DCHECK(b->name != 0, "[H9] a block keeps its name for ever");
     return (uint64_t)atomic_load_explicit(&b->generation, memory_order_relaxed) << 32 | b->name;
 }
 
@@ -453,8 +537,10 @@ berth_status berth__host_note_use(host_cache *c, host_block *b, berth_stream *st
 void berth__host_mark_uses(host_cache *c, host_block *b);
 /* And puts it into their queues. Inside. */
 void berth__host_add_uses(host_inside in, host_block *b);
-/* Collects from all queues; answers how many blocks became idle. `thorough` as for the queues. No lock held.
- */
+/* Asks for the thread cache's parked block of a class, if there is one: the block once its stream has passed, without
+ * uses and in no place; else NULL. Goes outside for the driver and comes back inside. */
+host_block *berth__host_take_parked(host_cache *c, host_inside *in, uint32_t bin);
+/* Collects from all queues; answers how many blocks became idle. `thorough` as for the queues. No lock held. */
 size_t berth__host_collect(host_cache *c, bool thorough);
 /* Collects from the queue that the thread added to last, and takes a block of the class; NULL if there is
  * none. The caller gets it still inside. */

@@ -8,6 +8,7 @@
 /* The largest idle block, and all idle bytes. */
 static void read_idle(host_cache *c, uint64_t *largest, uint64_t *sum)
 {
+    BERTH_DCHECK(berth__host_is_held(c), "[B1] blocks are looked at while stopped");
     *largest = *sum = 0;
     uint32_t count = atomic_load_explicit(&c->block_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
@@ -29,13 +30,13 @@ typedef struct counts {
 static void add_counts(void *context, void *beside)
 {
     const counts *to = context;
-    const host_stock *stock = beside;
+    const host_thread_cache *tcache = beside;
     for (uint32_t bin = 0; bin < to->cache->classes.count; bin++) {
         uint64_t size = berth__class_bytes(&to->cache->classes, bin);
-        if (stock->bins[bin].allocations == 0)
+        if (tcache->bins[bin].allocations == 0)
             continue;
-        to->out->num_allocs += stock->bins[bin].allocations;
-        to->out->total_bytes += stock->bins[bin].allocations * size;
+        to->out->num_allocs += tcache->bins[bin].allocations;
+        to->out->total_bytes += tcache->bins[bin].allocations * size;
         if (size > to->out->max_alloc_size)
             to->out->max_alloc_size = size;
     }
@@ -44,9 +45,14 @@ static void add_counts(void *context, void *beside)
 static void clear_counts(void *context, void *beside)
 {
     const host_cache *c = context;
-    host_stock *stock = beside;
+    host_thread_cache *tcache = beside;
     for (uint32_t bin = 0; bin < c->classes.count; bin++)
-        stock->bins[bin].allocations = 0;
+        tcache->bins[bin].allocations = 0;
+}
+
+static void add_parked_marks(void *context, void *beside)
+{
+    *(uint64_t *)context += ((const host_thread_cache *)beside)->parked_marks;
 }
 
 berth_status berth__host_stats(void *self, berth_stats *out)
@@ -85,7 +91,8 @@ berth_status berth_host_cache_figures_get(berth_allocator *cache, berth_host_cac
         return berth__fail(BERTH_INVALID_ARGUMENT, "figures need a host cache, and struct_size set");
     host_cache *c = cache->self;
     berth_host_cache_figures f = {.struct_size = out->struct_size};
-    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    berth__host_stop(c);
+    berth__slots_visit_beside(&c->quota.slots, add_parked_marks, &f.events_recorded);
     for (host_segment *s = c->segments; s; s = s->next) {
         f.idle_bytes += s->bytes - s->stride * s->blocks; /* what is left over at the end of a short run */
         for (uint32_t i = 0; i < s->blocks; i++) {
@@ -97,11 +104,13 @@ berth_status berth_host_cache_figures_get(berth_allocator *cache, berth_host_cac
             *(live ? &f.live_bytes : idle ? &f.idle_bytes : &f.waiting_bytes) += s->stride;
         }
     }
-    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
+    BERTH_DCHECK(f.live_bytes + f.waiting_bytes + f.idle_bytes <= atomic_load(&c->reserved),
+                 "[H4] live, waiting and idle bytes came from the device");
+    f.events_recorded += berth__streams_events_recorded(&c->streams);
+    berth__host_resume(c);
     f.device_allocations = atomic_load_explicit(&c->device_allocations, memory_order_relaxed);
     f.device_releases = atomic_load_explicit(&c->device_releases, memory_order_relaxed);
     f.events_created = atomic_load_explicit(&c->streams.events_created, memory_order_relaxed);
-    f.events_recorded = berth__streams_events_recorded(&c->streams);
     f.streams = atomic_load_explicit(&c->streams.live, memory_order_relaxed);
     memcpy(out, &f, out->struct_size < sizeof f ? out->struct_size : sizeof f);
     return BERTH_OK;
@@ -109,7 +118,7 @@ berth_status berth_host_cache_figures_get(berth_allocator *cache, berth_host_cac
 
 /* ---- Snapshot ---------------------------------------------------------------------------------------- */
 
-static berth_block describe(const host_block *b, uint64_t now)
+static berth_block figures_describe(const host_block *b, uint64_t now)
 {
     uint32_t state = atomic_load_explicit(&b->state, memory_order_acquire);
     uint64_t since = atomic_load_explicit(&b->since_ns, memory_order_relaxed);
@@ -131,11 +140,12 @@ static berth_block describe(const host_block *b, uint64_t now)
 /* With the lock held: copies at most `room` descriptions; answers how many blocks there are. */
 static size_t copy_blocks(host_cache *c, berth_block *list, size_t room, uint64_t now)
 {
+    BERTH_DCHECK(berth__host_is_held(c), "[B1] blocks are listed with the lock");
     size_t count = 0;
     for (host_segment *s = c->segments; s; s = s->next)
         for (uint32_t i = 0; i < s->blocks; i++, count++)
             if (count < room)
-                list[count] = describe(&s->first[i], now);
+                list[count] = figures_describe(&s->first[i], now);
     return count;
 }
 

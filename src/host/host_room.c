@@ -7,6 +7,7 @@
 /* With the lock held. */
 static void release_begin(host_cache *c, host_release *r)
 {
+    BERTH_DCHECK(berth__host_is_held(c), "[B1] a release begins with the lock");
     r->number = ++c->releases;
     r->newer = NULL;
     r->older = c->newest_release;
@@ -17,8 +18,12 @@ static void release_begin(host_cache *c, host_release *r)
 /* With the lock held: the device has the memory; whoever waits for that may look again. */
 static void release_end(host_cache *c, host_release *r)
 {
+    BERTH_DCHECK(berth__host_is_held(c), "[B1] a release ends with the lock");
+    BERTH_DCHECK((r->older ? r->older->newer : c->oldest_release) == r, "[H10] what ends is under way");
     *(r->older ? &r->older->newer : &c->oldest_release) = r->newer;
     *(r->newer ? &r->newer->older : &c->newest_release) = r->older;
+    BERTH_DCHECK(r->keep_bytes <= r->bytes && r->bytes <= atomic_load(&c->reserved),
+                 "[H10] memory on its way back is reserved until the driver has it");
     atomic_fetch_sub_explicit(&c->reserved, r->bytes - r->keep_bytes, memory_order_relaxed);
     while (r->segments) {
         host_segment *s = r->segments;
@@ -37,11 +42,12 @@ static void destroy_events(host_segment *s)
 /* Gives the segments of a release that has begun back to the device. */
 static void release_run(host_cache *c, host_release *r)
 {
+    BERTH_DCHECK(!berth__rank_is_held(BERTH__RANK_CACHE), "[H6] no driver is called under a lock");
     for (host_segment *s = r->segments; s; s = s->next) {
         destroy_events(s);
         berth__annotate_defined(berth__host_base(s), s->bytes);
-        if (berth_device_release(c->device, BERTH_MEMORY_PINNED, berth__host_base(s), s->bytes, NULL) !=
-            BERTH_OK)
+        berth_status status = berth__upstream_give(&c->upstream, berth__host_base(s), s->bytes);
+        if (status && status != BERTH_DEVICE_LOST) /* that is gone with the device */
             berth__log(BERTH_LOG_WARNING, "%s: the device did not take %zu bytes back: %s", c->name, s->bytes,
                        berth_last_error()->message);
         atomic_fetch_add_explicit(&c->device_releases, 1, memory_order_relaxed);
@@ -54,6 +60,7 @@ static void release_run(host_cache *c, host_release *r)
 /* With the lock held, and the world going on. Waits for those that have begun by now, not for later ones. */
 static bool await_locked(host_cache *c)
 {
+    BERTH_DCHECK(berth__host_is_held(c), "[B1] releases are waited for with the lock");
     uint64_t last = c->releases;
     bool waited = false;
     while (c->oldest_release && c->oldest_release->number <= last) {
@@ -73,9 +80,10 @@ bool berth__host_await_releases(host_cache *c)
 
 size_t berth__host_release_idle(host_cache *c, uint64_t keep_bytes)
 {
+    BERTH_DCHECK(!berth__rank_is_held(BERTH__RANK_CACHE), "[H6] no driver is called under a lock");
     host_release r = {0};
     berth__host_stop(c);
-    berth__host_flush_stocks(c);
+    berth__host_flush_thread_caches(c);
     berth__host_take_idle_segments(c, keep_bytes, UINT64_MAX, &r);
     if (r.segments)
         release_begin(c, &r);
@@ -122,6 +130,7 @@ void berth__host_keep_soft_limit(host_cache *c)
 /* With the lock held: bytes that may still be taken from the device. */
 static uint64_t room_left(host_cache *c)
 {
+    BERTH_DCHECK(berth__host_is_held(c), "[B1] room is claimed with the lock");
     uint64_t limit = atomic_load_explicit(&c->hard_limit, memory_order_relaxed);
     uint64_t reserved = atomic_load_explicit(&c->reserved, memory_order_relaxed);
     return limit == 0 ? UINT64_MAX : reserved < limit ? limit - reserved : 0;
@@ -157,6 +166,7 @@ static bool claim_whole_run(host_cache *c, uint32_t bin, uint32_t blocks)
 void berth__host_unclaim(host_cache *c, uint64_t bytes)
 {
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    BERTH_DCHECK(atomic_load(&c->reserved) >= bytes, "[M4] what is given up was claimed");
     atomic_fetch_sub_explicit(&c->reserved, bytes, memory_order_relaxed);
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
@@ -169,6 +179,7 @@ static uint32_t claim_with_release(host_cache *c, uint32_t bin, uint32_t most, h
     uint64_t reserved = atomic_load_explicit(&c->reserved, memory_order_relaxed);
     uint64_t then = reserved + berth__host_run_bytes(c, bin, most);
     berth__host_take_idle_segments(c, 0, then > limit ? then - limit : 0, r);
+    BERTH_DCHECK(r->bytes <= reserved, "[H10] memory on its way back is reserved");
     uint64_t left = reserved - r->bytes;
     uint32_t blocks = fitting_run(c, bin, most, left < limit ? limit - left : 0);
     uint64_t bytes = blocks ? berth__host_run_bytes(c, bin, blocks) : 0;
@@ -183,6 +194,7 @@ berth_status berth__host_claim(host_cache *c, const host_wish *w, uint32_t most_
                                host_block **found)
 {
     *found = NULL;
+    BERTH_DCHECK(!berth__rank_is_held(BERTH__RANK_CACHE), "[H6] no driver is called under a lock");
     for (;;) {
         *blocks = most_blocks;
         if (claim_whole_run(c, w->bin, most_blocks))
@@ -191,7 +203,7 @@ berth_status berth__host_claim(host_cache *c, const host_wish *w, uint32_t most_
         host_release r = {0};
         bool waited = false;
         berth__host_stop(c);
-        berth__host_flush_stocks(c);
+        berth__host_flush_thread_caches(c);
         *found = berth__host_take_aligned(c, w->bin, w->alignment);
         if (*found) {
             atomic_store_explicit(&(*found)->label, NULL, memory_order_relaxed);

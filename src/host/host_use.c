@@ -67,7 +67,7 @@ berth_status berth_host_cache_copy(berth_allocator *cache, void *dst, const void
             return BERTH_INVALID_ARGUMENT;
     for (int i = 0; i < 2 && stream; i++) {
         berth_status status = blocks[i] ? berth__host_note_use(c, blocks[i], stream) : BERTH_OK;
-        if (status != BERTH_OK)
+        if (status)
             return status;
     }
     return berth_copy(stream ? berth_stream_device(stream) : c->device, dst, src, size_bytes,

@@ -3,6 +3,7 @@
 #include "host/host.h"
 
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 #include "device/device.h"
@@ -11,6 +12,7 @@
  * is in another state. */
 static bool take_state(host_block *b, uint32_t from, uint32_t to)
 {
+    BERTH_DCHECK(from == HOST_LIVE || from == HOST_WAITING, "[H1] only these have a busy form");
     for (unsigned turn = 1;; turn++) {
         uint32_t seen = from;
         if (atomic_compare_exchange_strong_explicit(&b->state, &seen, to, memory_order_acquire,
@@ -33,23 +35,24 @@ static void give_state(host_block *b, uint32_t to)
 /* ---- Noting ----------------------------------------------------------------------------------------- */
 
 /* The queue of a stream, by the thread's memo where it has met the stream before; NULL when there is no
- * memory for it. A memo cannot be stale: it names the stream by a number that never comes again, and the set
- * keeps a stream while anybody else holds it. Inside. */
-static inline berth__stream_queue *queue_of(host_cache *c, host_stock *stock, berth_stream *stream)
+ * memory for it. A memo cannot be stale: it names the stream by a number that never comes again, and who lets go of
+ * a stream forgets the memos too. Inside. */
+static inline berth__stream_queue *queue_of(host_cache *c, host_thread_cache *tcache, berth_stream *stream)
 {
     uint64_t id = stream->id;
-    if (BERTH_LIKELY(stock && stock->memos[id % HOST_MEMOS].stream_id == id))
-        return stock->memos[id % HOST_MEMOS].queue;
+    if (BERTH_LIKELY(tcache && tcache->memos[id % HOST_MEMOS].stream_id == id))
+        return tcache->memos[id % HOST_MEMOS].queue;
     berth__stream_queue *q = berth__streams_enter(&c->streams, stream);
-    if (q && stock) {
-        stock->memos[id % HOST_MEMOS].stream_id = id;
-        stock->memos[id % HOST_MEMOS].queue = q;
+    if (q && tcache) {
+        tcache->memos[id % HOST_MEMOS].stream_id = id;
+        tcache->memos[id % HOST_MEMOS].queue = q;
     }
     return q;
 }
 
 static bool is_noted(const host_block *b, const berth__stream_queue *q)
 {
+    BERTH_DCHECK((b->uses > 1) == (b->more_uses != NULL), "[H2] there is a use for each stream");
     if (b->uses == 0)
         return false;
     if (b->first_use.queue == q)
@@ -63,6 +66,7 @@ static bool is_noted(const host_block *b, const berth__stream_queue *q)
 /* With the block busy. */
 static bool add_use(host_block *b, berth__stream_queue *q)
 {
+    BERTH_DCHECK(q->stream, "[P7] the queue has its stream");
     if (b->uses == 0) {
         b->first_use.queue = q;
         atomic_store_explicit(&b->first_use.passed, false, memory_order_relaxed);
@@ -81,7 +85,7 @@ static bool add_use(host_block *b, berth__stream_queue *q)
 /* Inside, so that whoever stops the world finds the streams of every block. */
 static berth_status note_inside(host_cache *c, host_inside in, host_block *b, berth_stream *stream)
 {
-    berth__stream_queue *q = queue_of(c, in.stock, stream);
+    berth__stream_queue *q = queue_of(c, in.tcache, stream);
     if (!q)
         return BERTH_OUT_OF_HOST_MEMORY;
     if (!take_state(b, HOST_LIVE, HOST_LIVE_BUSY))
@@ -96,7 +100,7 @@ berth_status berth__host_note_use(host_cache *c, host_block *b, berth_stream *st
     host_inside in = berth__host_enter(c);
     berth_status status = note_inside(c, in, b, stream);
     berth__host_leave(c, in);
-    if (BERTH_LIKELY(status == BERTH_OK))
+    if (BERTH_LIKELY(!status))
         return BERTH_OK;
     return status == BERTH_NOT_FOUND
                ? berth__fail(status, "%s: %p is not a live block", c->name, (void *)berth__host_address(b))
@@ -107,7 +111,10 @@ berth_status berth__host_note_use(host_cache *c, host_block *b, berth_stream *st
 
 void berth__host_mark_uses(host_cache *c, host_block *b)
 {
+    BERTH_DCHECK(!berth__rank_is_held(BERTH__RANK_CACHE), "[H6] no driver is called under a lock");
     uint64_t now = berth__host_now(c);
+    BERTH_DCHECK(b->uses != 0 && atomic_load(&b->state) == HOST_LEAVING,
+                 "[H1] it was freed, and streams used it");
     berth__use_mark(&c->streams, &b->first_use);
     b->first_use.since_ns = now;
     for (berth__use *use = b->more_uses; use; use = use->next_owned) {
@@ -118,9 +125,10 @@ void berth__host_mark_uses(host_cache *c, host_block *b)
 
 void berth__host_add_uses(host_inside in, host_block *b)
 {
-    if (in.stock)
-        in.stock->recent = b->first_use.queue;
+    if (in.tcache)
+        in.tcache->recent = b->first_use.queue;
     berth__use *more = b->more_uses;
+    BERTH_DCHECK(b->uses != 0 && (b->uses > 1) == (more != NULL), "[H2] there is a use for each stream");
     atomic_store_explicit(&b->pending, b->uses, memory_order_relaxed);
     give_state(b, HOST_WAITING);
     /* Each use is gone once it is added, and with the last one the block: the chain is read before. */
@@ -137,6 +145,7 @@ static void become_idle(host_cache *c, host_inside in, host_block *b)
 {
     /* Somebody may be reading its uses. */
     (void)BERTH_ASSERT(take_state(b, HOST_WAITING, HOST_LEAVING), "[H1] only a waiting block is collected");
+    BERTH_DCHECK(b->uses != 0, "[H2] what waited was used by a stream");
     berth__use *more = b->more_uses;
     b->more_uses = NULL;
     b->uses = 0;
@@ -156,6 +165,7 @@ static size_t finish_uses(host_cache *c, host_inside in, berth__use *passed)
         berth__use *use = passed;
         host_block *b = use->owner;
         passed = use->next;
+        BERTH_DCHECK(atomic_load(&b->pending) > 0, "[H2] what passes was waited for");
         atomic_store_explicit(&use->passed, true, memory_order_release);
         /* A single use needs no locked instruction: nobody else counts down. */
         if (atomic_load_explicit(&b->pending, memory_order_acquire) == 1 ||
@@ -167,12 +177,38 @@ static size_t finish_uses(host_cache *c, host_inside in, berth__use *passed)
     return idle;
 }
 
+/* ---- Parked blocks ---------------------------------------------------------------------------------- */
+
+host_block *berth__host_take_parked(host_cache *c, host_inside *in, uint32_t bin)
+{
+    host_thread_cache *tcache = in->tcache;
+    host_block *b = tcache ? tcache->bins[bin].parked : NULL;
+    if (!b)
+        return NULL;
+    BERTH_DCHECK(!tcache->asked && b->first_use.marked,
+                 "[H11] one block at a time is asked for, by its event");
+    /* While it is asked it stays where it is: nobody else may touch its event, and a fork finds it. */
+    tcache->asked = b;
+    berth__host_leave(c, *in);
+    bool passed = berth_event_query(b->first_use.event) == BERTH_OK;
+    *in = berth__host_enter(c);
+    tcache->asked = NULL;
+    if (!passed)
+        return NULL;
+    (void)BERTH_ASSERT(tcache->bins[bin].parked == b && b->uses == 1,
+                       "[H11] a block whose event is asked stays parked");
+    berth__host_unpark(tcache, b);
+    b->uses = 0;
+    return b;
+}
+
 /* ---- Collecting ------------------------------------------------------------------------------------- */
 
 static size_t collect_from(host_cache *c, berth__stream_queue *q, bool thorough, bool *others)
 {
     if (berth__stream_queue_length(q) == 0)
         return 0;
+    BERTH_DCHECK(!berth__rank_is_held(BERTH__RANK_CACHE), "[H6] no driver is called under a lock");
     host_inside in = berth__host_enter(c);
     bool begun = berth__stream_queue_begin(q);
     berth__host_leave(c, in);
@@ -204,7 +240,7 @@ size_t berth__host_collect(host_cache *c, bool thorough)
     size_t idle = 0;
     unsigned turn = 0;
     for (bool others = true; others && (thorough || turn < 16); turn++) {
-        others = false;
+        others = thorough && !berth__host_unpark_all(c);
         idle += collect_once(c, thorough, &others);
         if (idle && !thorough)
             break;
@@ -224,7 +260,7 @@ host_block *berth__host_reclaim(host_cache *c, uint32_t bin, host_inside *in)
 {
     *in = berth__host_enter(c);
     host_block *b = berth__host_take_idle(c, *in, bin);
-    berth__stream_queue *q = in->stock ? in->stock->recent : NULL;
+    berth__stream_queue *q = in->tcache ? in->tcache->recent : NULL;
     if (b || !q || !berth__stream_queue_begin(q))
         return b;
     berth__host_leave(c, *in);
@@ -235,21 +271,32 @@ host_block *berth__host_reclaim(host_cache *c, uint32_t bin, host_inside *in)
     return berth__host_take_idle(c, *in, bin);
 }
 
+static void forget_memos(void *context, void *beside)
+{
+    (void)context;
+    host_thread_cache *tcache = beside;
+    memset(tcache->memos, 0, sizeof tcache->memos);
+}
+
 void berth__host_forget_streams(host_cache *c)
 {
     berth__stream_queue *left = NULL;
     berth__host_stop(c);
-    if (berth__streams_suspect(&c->streams)) {
+    if (berth__streams_suspect(&c->streams, false)) {
         uint32_t count = atomic_load_explicit(&c->block_count, memory_order_relaxed);
         for (uint32_t i = 0; i < count; i++) {
             host_block *b = berth__host_block_at(c, i);
             if (b->uses == 0)
                 continue;
+            BERTH_DCHECK(b->first_use.queue && b->first_use.queue->stream,
+                         "[P7] a stream that a block names is held");
             b->first_use.queue->suspect = false;
             for (berth__use *use = b->more_uses; use; use = use->next_owned)
                 use->queue->suspect = false;
         }
         left = berth__streams_take_suspects(&c->streams);
+        if (left) /* whoever else holds one of them may come with it again */
+            berth__slots_visit_beside(&c->quota.slots, forget_memos, NULL);
     }
     berth__host_resume(c);
     if (!left)
@@ -288,7 +335,9 @@ static uint32_t read_uses(host_block *b, uint64_t now, uint32_t room, berth_bloc
     bool waits = false;
     if (!take_state(b, HOST_LIVE, HOST_LIVE_BUSY)) {
         waits = take_state(b, HOST_WAITING, HOST_WAITING_BUSY);
-        *state = waits || atomic_load(&b->state) == HOST_LEAVING ? BERTH_BLOCK_WAITING : BERTH_BLOCK_IDLE;
+        uint32_t seen = atomic_load(&b->state);
+        *state =
+            waits || seen == HOST_LEAVING || seen == HOST_PARKED ? BERTH_BLOCK_WAITING : BERTH_BLOCK_IDLE;
         if (!waits)
             return 0;
     } else {
@@ -300,12 +349,13 @@ static uint32_t read_uses(host_block *b, uint64_t now, uint32_t room, berth_bloc
         uint32_t i = 1;
         for (const berth__use *use = b->more_uses; use; use = use->next_owned)
             read_use(use, waits, now, &list[i++]);
+        BERTH_DCHECK(i == uses, "[H2] there is a use for each stream");
     }
     give_state(b, waits ? HOST_WAITING : HOST_LIVE);
     return uses;
 }
 
-static void show(const berth_host_use *list, uint32_t uses, berth_host_use_fn visit, void *context)
+static void host_show(const berth_host_use *list, uint32_t uses, berth_host_use_fn visit, void *context)
 {
     bool go_on = visit != NULL;
     for (uint32_t i = 0; i < uses; i++) {
@@ -329,6 +379,10 @@ berth_status berth_host_cache_explain(berth_allocator *cache, const void *p, uin
         now_ns = berth__host_now(c);
     uint32_t room = BERTH_COUNT_OF(few), uses;
     for (;;) {
+        /* What is parked is its thread's own; in a queue its uses can be read. */
+        while (atomic_load_explicit(&b->state, memory_order_acquire) == HOST_PARKED &&
+               !berth__host_unpark_all(c))
+            sched_yield();
         host_inside in = berth__host_enter(c);
         bool gone = berth__host_offset(c, b, p) >= b->size;
         uses = gone ? 0 : read_uses(b, now_ns, room, &found, list);
@@ -349,7 +403,7 @@ berth_status berth_host_cache_explain(berth_allocator *cache, const void *p, uin
     }
     if (state)
         *state = found;
-    show(list, uses, visit, context);
+    host_show(list, uses, visit, context);
     if (list != few)
         berth__heap_free(list);
     return BERTH_OK;

@@ -20,7 +20,8 @@ static void read_holdings(host_cache *c, holdings *h)
             const host_block *b = &s->first[i];
             uint32_t state = atomic_load_explicit(&b->state, memory_order_acquire);
             /* What is LEAVING is in some other thread's call. */
-            bool idle = state == HOST_IDLE, waits = state == HOST_WAITING || state == HOST_WAITING_BUSY;
+            bool idle = state == HOST_IDLE,
+                 waits = state == HOST_WAITING || state == HOST_WAITING_BUSY || state == HOST_PARKED;
             *(waits ? &h->waiting : idle ? &h->idle : &h->live) += s->stride;
             if (!idle)
                 berth__holders_add(&h->holders, atomic_load_explicit(&b->label, memory_order_relaxed),

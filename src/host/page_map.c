@@ -73,11 +73,11 @@ static berth__page_leaf *leaf_of(berth__page_map *map, uintptr_t page)
                     &middle->leaves[(page >> berth__page_fan_log2) & (berth__page_fan - 1)]);
 }
 
-static void fill(berth__page_map *map, uintptr_t first, uintptr_t end, void *value)
+static void page_map_fill(berth__page_map *map, uintptr_t first, uintptr_t end, void *value)
 {
     for (uintptr_t page = first; page < end;) {
         berth__page_leaf *leaf = leaf_of(map, page);
-        if (!BERTH_ASSERT(leaf, "the tables of a range are made before it is filled"))
+        if (!BERTH_ASSERT(leaf, "[H9] the tables of a range are made before it is filled"))
             return;
         do
             atomic_store_explicit(&leaf->entries[page & (berth__page_fan - 1)], value, memory_order_release);
@@ -87,6 +87,7 @@ static void fill(berth__page_map *map, uintptr_t first, uintptr_t end, void *val
 
 static uintptr_t end_page(const berth__page_map *map, const void *base, size_t size_bytes)
 {
+    BERTH_DCHECK(size_bytes != 0, "[H9] a range has pages");
     uintptr_t last = berth__page_map_address(map, base) + size_bytes - 1;
     return (last >> map->page_log2) + 1;
 }
@@ -102,11 +103,12 @@ berth_status berth__page_map_set(berth__page_map *map, const void *base, size_t 
         if (!leaf_of(map, page))
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to note where %zu bytes at %p lie",
                                size_bytes, base);
-    fill(map, first, end, value);
+    page_map_fill(map, first, end, value);
     return BERTH_OK;
 }
 
 void berth__page_map_clear(berth__page_map *map, const void *base, size_t size_bytes)
 {
-    fill(map, berth__page_map_address(map, base) >> map->page_log2, end_page(map, base, size_bytes), NULL);
+    page_map_fill(map, berth__page_map_address(map, base) >> map->page_log2, end_page(map, base, size_bytes),
+                  NULL);
 }

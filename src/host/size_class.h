@@ -28,6 +28,7 @@ bool berth__size_classes_init(berth__size_classes *classes, double max_waste);
 /* The class of a size from 1 to BERTH__CLASS_BYTES_MAX. */
 static inline uint32_t berth__class_of(const berth__size_classes *classes, size_t size_bytes)
 {
+    BERTH_DCHECK(size_bytes != 0 && size_bytes <= BERTH__CLASS_BYTES_MAX, "[H5] the size has a class");
     size_t last = size_bytes - 1;
     uint32_t n = classes->per_doubling_log2;
     size_t linear = last >> berth__class_granule_log2;
@@ -48,6 +49,7 @@ static inline size_t berth__class_step(const berth__size_classes *classes, uint3
 /* The block size of a class. */
 static inline size_t berth__class_bytes(const berth__size_classes *classes, uint32_t index)
 {
+    BERTH_DCHECK(index < classes->count, "[H5] there is such a class");
     uint32_t n = classes->per_doubling_log2;
     uint32_t doubling = index >> n;
     if (doubling < 2)

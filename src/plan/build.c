@@ -1,4 +1,5 @@
 /* Makes the content of a plan: allocations in, offsets solved for or taken, proven, laid out. */
+#include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -111,7 +112,7 @@ static berth_status copy_entries(const berth__plan_source *s, berth__plan_conten
     for (size_t i = 0; i < s->count; i++) {
         const berth_plan_allocation *a = &s->allocations[i];
         berth_status status = check_allocation(a, i, s->count);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         berth__plan_entry *e = &c->entries[i];
         e->size_bytes = a->size_bytes;
@@ -159,26 +160,46 @@ static uint64_t fingerprint(const berth__plan_content *c, uint64_t print)
     return print ? print : 1;
 }
 
-static berth_status place(berth__plan_content *c, const berth_problem *problem, bool has_offsets,
-                          const berth_solve_options *options, uint64_t *offsets)
+/* Of a content with the same allocations at other places. */
+static void take_proofs(berth__plan_content *c, const berth__plan_content *like)
 {
+    c->fingerprint = like->fingerprint;
+    c->certificate = like->certificate;
+    berth_certificate *k = &c->certificate;
+    k->peak_bytes = c->total_bytes;
+    k->proven_optimal = k->peak_bytes == k->lower_bound_bytes;
+    k->fits = BERTH_FITS_YES;
+    k->stopped_by = BERTH_STOP_DONE;
+    k->steps = k->seed = 0;
+    snprintf(k->solver, sizeof k->solver, "given");
+}
+
+static berth_status build_place(berth__plan_content *c, const berth_problem *problem,
+                                const berth__plan_source *source, const berth_solve_options *options,
+                                uint64_t *offsets)
+{
+    const bool has_offsets = source->has_offsets;
     c->certificate.struct_size = sizeof c->certificate;
     berth_status status = BERTH_OK;
     if (!has_offsets)
         status = berth_solve(problem, options, offsets, &c->certificate);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth_verdict verdict = {.struct_size = sizeof verdict};
     status = berth_problem_check(problem, offsets, &verdict);
     if (!BERTH_ASSERT(status != BERTH_MISMATCH || has_offsets, "[R1] a solver's plan passes the checker"))
         return berth__fail(BERTH_INTERNAL, "the solver's plan is broken: %s", verdict.words);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     c->total_bytes = verdict.peak_bytes;
+    if (source->like) {
+        take_proofs(c, source->like);
+        return BERTH_OK;
+    }
     uint64_t print = 0;
     status = berth_problem_fingerprint(problem, &print);
     c->fingerprint = fingerprint(c, print);
-    if (status != BERTH_OK || !has_offsets)
+    if (status || !has_offsets)
         return status;
     /* Taken as given: what is known of it is the bound that anyone can compute. */
     berth_certificate *k = &c->certificate;
@@ -194,7 +215,7 @@ static berth_status place(berth__plan_content *c, const berth_problem *problem, 
     return status;
 }
 
-static berth_status solve_and_prove(berth__plan_content *c, bool has_offsets,
+static berth_status solve_and_prove(berth__plan_content *c, const berth__plan_source *source,
                                     const berth_solve_options *options)
 {
     berth_problem_buffer *buffers = berth__heap_zalloc(c->planned, sizeof *buffers);
@@ -206,8 +227,8 @@ static berth_status solve_and_prove(berth__plan_content *c, bool has_offsets,
     }
     pose(c, buffers, offsets);
     berth_problem problem = {.struct_size = sizeof problem, .buffers = buffers, .buffer_count = c->planned};
-    status = place(c, &problem, has_offsets, options, offsets);
-    if (status != BERTH_OK)
+    status = build_place(c, &problem, source, options, offsets);
+    if (status)
         goto done;
     for (uint32_t i = 0, n = 0; i < c->count; i++)
         if (c->entries[i].freed_at != UINT32_MAX)
@@ -231,11 +252,11 @@ berth_status berth__plan_build(const berth__plan_source *source, const berth_sol
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a plan");
     atomic_init(&c->references, 1);
     berth_status status = copy_entries(source, c);
-    if (status == BERTH_OK)
-        status = solve_and_prove(c, source->has_offsets, options);
-    if (status == BERTH_OK)
+    if (!status)
+        status = solve_and_prove(c, source, options);
+    if (!status)
         status = berth__plan_lay_out(c, source->free_order);
-    if (status == BERTH_OK)
+    if (!status)
         *out = c;
     else
         content_free(c);

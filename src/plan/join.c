@@ -23,7 +23,7 @@ static uint32_t common_length(berth__plan_content *const *parts, size_t count)
     return length;
 }
 
-static uint64_t least(berth__plan_content *const *parts, size_t count, uint32_t id)
+static uint64_t join_least(berth__plan_content *const *parts, size_t count, uint32_t id)
 {
     uint64_t bytes = parts[0]->entries[id].least_bytes;
     for (size_t k = 1; k < count; k++)
@@ -74,7 +74,7 @@ static berth_status join(berth__plan_content *const *parts, size_t count, const 
     }
     for (uint32_t id = 0; id < length; id++) {
         all[id] = widest(parts, count, id, length);
-        least_bytes[id] = least(parts, count, id);
+        least_bytes[id] = join_least(parts, count, id);
     }
     order_frees(parts[0], all, length, order);
     berth__plan_source source = {
@@ -98,14 +98,14 @@ berth_status berth_plan_join(berth_plan *plan, berth_plan *const *parts, size_t 
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to join %zu recordings", count);
     berth__plan_content *envelope = NULL;
     berth_status status = BERTH_OK;
-    for (size_t k = 0; k < count && status == BERTH_OK; k++)
+    for (size_t k = 0; k < count && !status; k++)
         status = parts[k] ? berth__plan_content_of(parts[k], &contents[k])
                           : berth__fail(BERTH_INVALID_ARGUMENT, "recording %zu is NULL", k);
-    if (status == BERTH_OK)
+    if (!status)
         status = join(contents, count, options, &envelope);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__plan_lock(plan);
-    if (status == BERTH_OK) {
+    if (!status) {
         berth__plan_put(plan, envelope);
         berth__plan_unlock(plan);
     } else {
@@ -154,7 +154,7 @@ static void note_difference(berth_plan_fit *fit, uint32_t id, const berth__plan_
                  freed_at(now));
 }
 
-static void compare(const berth__plan_content *kept, const berth__plan_content *now, berth_plan_fit *fit)
+static void join_compare(const berth__plan_content *kept, const berth__plan_content *now, berth_plan_fit *fit)
 {
     fit->first_difference = BERTH_NEVER_FREED;
     fit->allocations = now->count;
@@ -181,10 +181,10 @@ berth_status berth_plan_compare(const berth_plan *kept, const berth_plan *now, b
     berth__plan_content *k = NULL, *n = NULL;
     berth_plan_fit fit = {.struct_size = out ? out->struct_size : sizeof fit};
     berth_status status = berth__plan_content_of(kept, &k);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__plan_content_of(now, &n);
-    if (status == BERTH_OK) {
-        compare(k, n, &fit);
+    if (!status) {
+        join_compare(k, n, &fit);
         if (out)
             memcpy(out, &fit, out->struct_size < sizeof fit ? out->struct_size : sizeof fit);
         if (fit.first_difference != BERTH_NEVER_FREED)

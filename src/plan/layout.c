@@ -1,5 +1,4 @@
-/* A plan laid out for replay: the steps in order, the distinct offsets, and the way from an offset to both.
- */
+/* A plan laid out for replay: the steps in order, the distinct offsets, and the way from an offset to both. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,9 +117,9 @@ berth_status berth__plan_lay_out(berth__plan_content *c, const uint32_t *free_or
         !c->rank_offsets || !c->slots)
         status =
             berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to lay out a plan of %u allocations", c->count);
-    if (status == BERTH_OK)
+    if (!status)
         status = order_frees(c, free_order, frees);
-    if (status == BERTH_OK) {
+    if (!status) {
         fill_steps(c, frees);
         fill_ranks(c);
     }

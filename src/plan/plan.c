@@ -111,7 +111,7 @@ berth_status berth_plan_clear(berth_plan *plan)
     if (!plan)
         return no_plan();
     berth_status status = berth__plan_lock(plan);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__plan_put(plan, berth__plan_empty());
     berth__plan_unlock(plan);
@@ -146,23 +146,23 @@ berth_status berth_plan_set(berth_plan *plan, const berth_plan_allocation *alloc
     if (!plan || (count && !allocations))
         return plan ? berth__fail(BERTH_INVALID_ARGUMENT, "the allocations are NULL") : no_plan();
     berth_status status = berth__plan_lock(plan);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__plan_put(plan, berth__plan_empty());
     berth__plan_source source = {.allocations = allocations, .count = count};
     status = offsets_given(allocations, count, &source.has_offsets);
     berth__plan_content *content = NULL;
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__plan_build(&source, options, &content);
-    if (status == BERTH_OK)
+    if (!status)
         berth__plan_put(plan, content);
     berth__plan_unlock(plan);
     return status;
 }
 
 /* The allocations of a content without their offsets, and the order of frees, for building another. */
-static berth_status unpack(const berth__plan_content *c, berth_plan_allocation **allocations,
-                           uint32_t **free_order)
+static berth_status plan_unpack(const berth__plan_content *c, berth_plan_allocation **allocations,
+                                uint32_t **free_order)
 {
     *allocations = berth__heap_zalloc(c->count, sizeof **allocations);
     *free_order = berth__heap_zalloc(c->planned, sizeof **free_order);
@@ -182,24 +182,75 @@ berth_status berth_plan_solve(berth_plan *plan, const berth_solve_options *optio
     if (!plan)
         return no_plan();
     berth_status status = berth__plan_lock(plan);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth_plan_allocation *allocations = NULL;
     uint32_t *free_order = NULL;
     berth__plan_content *content = NULL;
-    status = unpack(plan->content, &allocations, &free_order);
-    if (status == BERTH_OK) {
+    status = plan_unpack(plan->content, &allocations, &free_order);
+    if (!status) {
         berth__plan_source source = {
             .allocations = allocations, .count = plan->content->count, .free_order = free_order};
         status = berth__plan_build(&source, options, &content);
     }
-    for (uint32_t i = 0; status == BERTH_OK && i < content->count; i++)
+    for (uint32_t i = 0; !status && i < content->count; i++)
         content->entries[i].least_bytes = plan->content->entries[i].least_bytes;
-    if (status == BERTH_OK && content->total_bytes < plan->content->total_bytes)
+    if (!status && content->total_bytes < plan->content->total_bytes)
         berth__plan_put(plan, berth__plan_content_retain(content));
     berth__plan_content_release(content);
     berth__heap_free(free_order);
     berth__heap_free(allocations);
+    berth__plan_unlock(plan);
+    return status;
+}
+
+/* With the lock: a content like the plan's at other places. */
+static berth_status plan_move(const berth__plan_content *from, const uint64_t *offsets,
+                              berth__plan_content **out)
+{
+    berth_plan_allocation *allocations = NULL;
+    uint32_t *free_order = NULL;
+    berth_status status = plan_unpack(from, &allocations, &free_order);
+    for (uint32_t i = 0; !status && i < from->count; i++) {
+        if (allocations[i].freed_at == BERTH_NEVER_FREED)
+            continue;
+        allocations[i].offset = offsets[i];
+        if (offsets[i] == BERTH_NO_OFFSET)
+            status = berth__fail(BERTH_INVALID_ARGUMENT,
+                                 "allocation %u is freed inside and was given no place", i);
+    }
+    if (!status) {
+        berth__plan_source source = {.allocations = allocations,
+                                     .count = from->count,
+                                     .free_order = free_order,
+                                     .has_offsets = true,
+                                     .like = from};
+        status = berth__plan_build(&source, NULL, out);
+    }
+    berth__heap_free(free_order);
+    berth__heap_free(allocations);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < from->count; i++)
+        (*out)->entries[i].least_bytes = from->entries[i].least_bytes;
+    return BERTH_OK;
+}
+
+berth_status berth_plan_place(berth_plan *plan, const uint64_t *offsets, size_t count)
+{
+    if (!plan || (count && !offsets))
+        return plan ? berth__fail(BERTH_INVALID_ARGUMENT, "the offsets are NULL") : no_plan();
+    berth_status status = berth__plan_lock(plan);
+    if (status)
+        return status;
+    berth__plan_content *content = NULL;
+    if (count != plan->content->count)
+        status = berth__fail(BERTH_INVALID_ARGUMENT, "%zu offsets for a plan of %u allocations", count,
+                             plan->content->count);
+    else if (count)
+        status = plan_move(plan->content, offsets, &content);
+    if (!status && content)
+        berth__plan_put(plan, content);
     berth__plan_unlock(plan);
     return status;
 }

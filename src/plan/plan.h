@@ -59,7 +59,7 @@ typedef struct berth__plan_content {
     uint32_t *slots; /* rank + 1 by hash of the offset; 0: empty */
     uint32_t slot_shift;
     uint32_t slot_mask;
-    /* Of a content with displaced entries only. */
+    /* Of a content that was made of another only: with displaced entries, or in several pieces. */
     struct berth__plan_content *whole; /* what it was made of, retained: the labels are there */
     struct berth__plan_range *ranges;  /* rising */
     size_t range_count;
@@ -87,6 +87,8 @@ typedef struct berth__plan_source {
     const uint32_t *free_order;
     const uint64_t *least_bytes;
     bool has_offsets;
+    /* The allocations are those of this content, at other places: its fingerprint and bound hold. NULL: none. */
+    const struct berth__plan_content *like;
 } berth__plan_source;
 
 /* Makes a content with one reference: copies, solves or takes the offsets, has the checker prove them, lays
@@ -102,6 +104,23 @@ void berth__plan_content_release(berth__plan_content *content);
  * One reference. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__plan_displace(berth__plan_content *whole, const berth__plan_range *ranges, size_t count,
                                   berth__plan_content **out);
+/* A plan in several pieces of memory, none larger than was said. */
+typedef struct berth__plan_split {
+    uint64_t *piece_bytes;
+    size_t piece_count;
+    uint32_t *pieces;  /* by id: which piece; of entries with a place */
+    uint64_t *offsets; /* by id: where in it */
+} berth__plan_split;
+
+/* Divides the content; `most_bytes` is at least its largest allocation, and pieces will begin at multiples of
+ * `alignment`. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__plan_split_make(const berth__plan_content *content, uint64_t most_bytes,
+                                    uint64_t alignment, berth__plan_split *out);
+void berth__plan_split_finish(berth__plan_split *split);
+/* The content for pieces that lie at these distances from the lowest of them. One reference. BERTH_OK,
+ * BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__plan_relocate(berth__plan_content *whole, const berth__plan_split *split,
+                                  const uint64_t *distances, berth__plan_content **out);
 static inline bool berth__plan_is_displaced(const berth__plan_entry *e)
 {
     return e->rank == BERTH__NO_RANK && e->offset != BERTH_NO_OFFSET;

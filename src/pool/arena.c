@@ -22,6 +22,8 @@ static void give_segment(berth__segment *segment)
 
 void berth__arena_finish(berth__arena *arena)
 {
+    BERTH_DCHECK(berth__arena_is_valid(arena),
+                 "[A1] [A2] spans tile their segments and are in their indices");
     while (arena->segments) {
         berth__segment *segment = arena->segments;
         arena->segments = segment->next;
@@ -36,7 +38,8 @@ void berth__arena_finish(berth__arena *arena)
  * reset is so already. */
 static void spare_push(berth__arena *arena, berth__span *span)
 {
-    BERTH_DCHECK(!span->use_count && !span->use && !span->more_uses, "[A3] a free span has no users");
+    BERTH_DCHECK(span != arena->spare, "[A3] a record is given up once");
+    BERTH_DCHECK(!span->use_count && !span->uses, "[A3] a free span has no users");
     span->index = NULL;
     span->right = NULL;
     span->label = NULL;
@@ -48,7 +51,9 @@ static void spare_push(berth__arena *arena, berth__span *span)
 
 static berth__span *spare_pop(berth__arena *arena)
 {
+    BERTH_DCHECK(arena->spare_count != 0, "[A3] prepare has seen to spare records");
     berth__span *span = arena->spare;
+    BERTH_DCHECK(!span->index && !span->use_count, "[A3] a spare record is nobody's");
     arena->spare = span->left;
     arena->spare_count--;
     span->left = NULL;
@@ -82,89 +87,41 @@ berth_status berth__arena_prepare(berth__arena *arena)
 
 /* ---- Indices ------------------------------------------------------------------------------------- */
 
-/* The record's place in any tree: its own for life, so that spans may grow and shrink. */
+/* The record keeps its priority for life, so that spans may grow and shrink where they are. */
 static inline uint32_t arena_priority(const berth__span *span)
 {
     return (uint32_t)((uintptr_t)span / sizeof *span) * 0x9e3779b1u;
 }
 
-/* Works out a node's largest size from itself and its children. */
-static void look_below(berth__span *span)
+/* The size of the largest span at and below this one. */
+static inline size_t arena_largest_below(const berth__span *span)
 {
     size_t largest = span->size_bytes;
     if (span->left && span->left->largest_below > largest)
         largest = span->left->largest_below;
     if (span->right && span->right->largest_below > largest)
         largest = span->right->largest_below;
-    span->largest_below = largest;
+    return largest;
 }
 
-/* Cuts a tree in two: what lies below `address` and the rest. */
-static void tree_split(berth__span *tree, uintptr_t address, berth__span **below, berth__span **rest)
-{
-    if (!tree) {
-        *below = *rest = NULL;
-        return;
-    }
-    berth__span **open = tree->address < address ? &tree->right : &tree->left;
-    if (open == &tree->right)
-        tree_split(tree->right, address, open, rest);
-    else
-        tree_split(tree->left, address, below, open);
-    *(open == &tree->right ? below : rest) = tree;
-    if (*open)
-        (*open)->parent = tree;
-    look_below(tree);
-}
-
-/* Makes one tree of two; all of `low` lies below `high`. */
-static berth__span *tree_join(berth__span *low, berth__span *high)
-{
-    if (!low || !high)
-        return low ? low : high;
-    bool low_on_top = arena_priority(low) >= arena_priority(high);
-    berth__span *top = low_on_top ? low : high;
-    berth__span **open = low_on_top ? &low->right : &high->left;
-    *open = low_on_top ? tree_join(low->right, high) : tree_join(low, high->left);
-    (*open)->parent = top;
-    look_below(top);
-    return top;
-}
-
-/* Where the tree points to `span`, or will. */
-static berth__span **link_to(berth__index *index, berth__span *span)
-{
-    berth__span *parent = span->parent;
-    return !parent ? &index->root : span->address < parent->address ? &parent->left : &parent->right;
-}
-
-/* What lies below `span` has changed: works the largest sizes out upwards, as far as they change. */
-static void arena_look_up(berth__span *span)
-{
-    for (; span; span = span->parent) {
-        size_t before = span->largest_below;
-        look_below(span);
-        if (span->largest_below == before)
-            return;
-    }
-}
+#define TREAP(x) arena_tree_##x
+#define TREAP_REF berth__span *
+#define TREAP_NONE NULL
+#define TREAP_BASE const berth__index *
+#define TREAP_AT(index, span) (*(span))
+#define TREAP_KEY uintptr_t
+#define TREAP_KEY_OF(index, span) \
+    ((void)(index), atomic_load_explicit(&(span)->address, memory_order_relaxed))
+#define TREAP_BEFORE(a, b) ((a) < (b))
+#define TREAP_PRIORITY(span) arena_priority(span)
+#define TREAP_SUMMARY(span) (span)->largest_below
+#define TREAP_SUMMARIZE(span) arena_largest_below(span)
+#include "base/treap.h"
 
 static void index_insert(berth__index *index, berth__span *span)
 {
-    berth__span *parent = NULL, *at = index->root;
-    while (at && arena_priority(at) >= arena_priority(span)) {
-        parent = at;
-        at = span->address < at->address ? at->left : at->right;
-    }
-    span->parent = parent;
-    *link_to(index, span) = span;
-    tree_split(at, span->address, &span->left, &span->right);
-    if (span->left)
-        span->left->parent = span;
-    if (span->right)
-        span->right->parent = span;
-    look_below(span);
-    arena_look_up(parent);
+    BERTH_DCHECK(!span->index, "[A1] a span is in one index at most");
+    arena_tree_insert(index, &index->root, span);
     span->index = index;
     index->span_count++;
     index->bytes += span->size_bytes;
@@ -172,12 +129,8 @@ static void index_insert(berth__index *index, berth__span *span)
 
 static void index_remove(berth__index *index, berth__span *span)
 {
-    berth__span *below = tree_join(span->left, span->right), *parent = span->parent;
-    *link_to(index, span) = below;
-    if (below)
-        below->parent = parent;
-    arena_look_up(parent);
-    span->left = span->right = span->parent = NULL;
+    BERTH_DCHECK(span->index == index && index->bytes >= span->size_bytes, "[A1] it was in this index");
+    arena_tree_remove(index, &index->root, span);
     span->index = NULL;
     index->span_count--;
     index->bytes -= span->size_bytes;
@@ -185,16 +138,7 @@ static void index_remove(berth__index *index, berth__span *span)
 
 berth__span *berth__index_next(const berth__index *index, const berth__span *span)
 {
-    berth__span *next = NULL;
-    for (berth__span *at = index->root; at;) {
-        if (span && at->address <= span->address) {
-            at = at->right;
-        } else {
-            next = at;
-            at = at->left;
-        }
-    }
-    return next;
+    return arena_tree_first_from(index, index->root, span ? span->address + 1 : 0);
 }
 
 berth__span *berth__index_below(const berth__index *index, uintptr_t address)
@@ -217,6 +161,28 @@ berth__span *berth__index_largest(const berth__index *index)
     while (at && at->size_bytes != at->largest_below)
         at = at->left && at->left->largest_below == at->largest_below ? at->left : at->right;
     return at;
+}
+
+static bool is_in_tree(const berth__span *span)
+{
+    const berth__span *at = span->index->root;
+    while (at && at != span)
+        at = span->address < at->address ? at->left : at->right;
+    return at == span;
+}
+
+static bool span_is_valid(const berth__segment *segment, const berth__span *span)
+{
+    bool tiled = span->segment == segment && span->size_bytes != 0 &&
+                 (span->address - segment->address) % BERTH__ARENA_GRAIN == 0 &&
+                 span->size_bytes % BERTH__ARENA_GRAIN == 0;
+    if (span->after)
+        tiled =
+            tiled && span->after->before == span && span->after->address == span->address + span->size_bytes;
+    else
+        tiled = tiled && span->address + span->size_bytes == segment->address + segment->size_bytes;
+    bool merged = !span->index || !span->after || span->after->index != span->index; /* [A1] */
+    return tiled && merged && (!span->index || is_in_tree(span));
 }
 
 /* The lowest span of at least `size_bytes`. */
@@ -280,6 +246,7 @@ berth_status berth__arena_add_segment(berth__arena *arena, uintptr_t address, si
     segment->next = *place;
     *place = segment;
     index_insert(index, span);
+    BERTH_DCHECK(berth__arena_is_valid(arena), "[A1] [A2] a new segment changes nothing of the others");
     *out = segment;
     return BERTH_OK;
 }
@@ -291,6 +258,7 @@ void berth__arena_remove_segment(berth__arena *arena, berth__segment *segment)
     index_remove(span->index, span);
     berth__arena_unlist_segment(arena, segment);
     berth__arena_drop_segment(arena, segment);
+    BERTH_DCHECK(berth__arena_is_valid(arena), "[A1] [A2] a segment that goes changes nothing of the others");
 }
 
 void berth__arena_unlist_segment(berth__arena *arena, berth__segment *segment)
@@ -323,6 +291,8 @@ berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p)
 /* A new record for the first `size_bytes` of `span`, which keeps the rest. */
 static berth__span *split_front(berth__arena *arena, berth__span *span, size_t size_bytes)
 {
+    BERTH_DCHECK(size_bytes != 0 && size_bytes < span->size_bytes && size_bytes % BERTH__ARENA_GRAIN == 0,
+                 "[A2] both parts are whole grains");
     berth__span *front = spare_pop(arena);
     atomic_store_explicit(&front->state, BERTH__SPAN_FREE, memory_order_relaxed);
     place_at(front, span->address);
@@ -344,6 +314,7 @@ static berth__span *split_front(berth__arena *arena, berth__span *span, size_t s
 
 berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t address, size_t size_bytes)
 {
+    BERTH_DCHECK(span->index != NULL, "[A1] only what is free is taken");
     BERTH_DCHECK(address >= span->address && address - span->address + size_bytes <= span->size_bytes,
                  "[A2] what is taken lies inside the free span");
     berth__index *index = span->index;
@@ -357,16 +328,22 @@ berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t
         /* The common case: the free span shrinks where it is in the tree, and no other node moves. */
         taken = split_front(arena, span, size_bytes);
         index->bytes -= size_bytes;
-        arena_look_up(span);
+        arena_tree_climb(index, span);
     }
     if (front)
         index_insert(index, front);
+    BERTH_DCHECK(taken->address == address && taken->size_bytes == size_bytes && !taken->index,
+                 "[A2] what is taken is what was asked for");
+    BERTH_DCHECK(span_is_valid(taken->segment, taken), "[A2] it lies between its neighbours");
+    BERTH_DCHECK(!front || span_is_valid(front->segment, front), "[A1] what is left in front is free");
     return taken;
 }
 
 /* Makes `span` and the one after it one; the second record is given up. */
 static void join_after(berth__arena *arena, berth__span *span)
 {
+    BERTH_DCHECK(span->after && span->after->segment == span->segment && !span->after->uses,
+                 "[A3] a record that is given up has no users");
     berth__span *gone = span->after;
     if (gone->size_bytes > span->size_bytes)
         span->since_ns = gone->since_ns; /* a little block freed beside it does not make a large hole young */
@@ -382,6 +359,7 @@ static void join_after(berth__arena *arena, berth__span *span)
 /* Makes the free span after `span` begin where `span` does; the first record is given up. */
 static berth__span *join_before(berth__arena *arena, berth__span *span)
 {
+    BERTH_DCHECK(span->after && span->after->index && !span->index, "[A1] it grows where it is in its index");
     berth__span *kept = span->after;
     if (span->size_bytes > kept->size_bytes)
         kept->since_ns = span->since_ns;
@@ -400,16 +378,20 @@ static berth__span *join_before(berth__arena *arena, berth__span *span)
 
 berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__index *index)
 {
+    BERTH_DCHECK(atomic_load(&span->state) != BERTH__SPAN_LIVE, "[P3] what is free is nobody's");
+    BERTH_DCHECK(!span->index && span_is_valid(span->segment, span), "[A2] what is put back was taken");
     bool joins_before = span->before && span->before->index == index;
     bool joins_after = span->after && span->after->index == index;
     if (!joins_before && !joins_after) {
         index_insert(index, span);
+        BERTH_DCHECK(span_is_valid(span->segment, span), "[A1] no neighbour shares its index");
         return span;
     }
     if (!joins_before) { /* grows where it is in the tree */
         index->bytes += span->size_bytes;
         span = join_before(arena, span);
-        arena_look_up(span);
+        arena_tree_climb(index, span);
+        BERTH_DCHECK(span_is_valid(span->segment, span), "[A1] it is one with the free span behind it");
         return span;
     }
     if (joins_after) {
@@ -419,7 +401,8 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
     index->bytes += span->size_bytes;
     span = span->before;
     join_after(arena, span);
-    arena_look_up(span);
+    arena_tree_climb(index, span);
+    BERTH_DCHECK(span_is_valid(span->segment, span), "[A1] it is one with its free neighbours");
     return span;
 }
 
@@ -427,6 +410,9 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
 
 berth_status berth__arena_map_reserve(berth__segment *segment, uintptr_t address, size_t size_bytes)
 {
+    BERTH_DCHECK(address >= segment->address &&
+                     address - segment->address + size_bytes <= segment->size_bytes,
+                 "[A2] the map is of the segment");
     size_t first = (address - segment->address) / BERTH__ARENA_CHUNK;
     size_t last = (address - segment->address + size_bytes - 1) / BERTH__ARENA_CHUNK;
     for (size_t i = first; i <= last; i++) {
@@ -445,11 +431,14 @@ berth_status berth__arena_map_reserve(berth__segment *segment, uintptr_t address
 
 void berth__arena_map_set(berth__span *span)
 {
+    BERTH_DCHECK(!span->index && berth__arena_place(span->segment, span->address),
+                 "[A2] memory came there before a block");
     atomic_store_explicit(berth__arena_place(span->segment, span->address), span, memory_order_release);
 }
 
 berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p)
 {
+    BERTH_DCHECK(berth__segment_has(segment, p), "[A2] the address is of the segment");
     /* Backwards through the map: eight bytes a grain, and empty chunks at one look. */
     size_t grains = BERTH__ARENA_CHUNK / BERTH__ARENA_GRAIN;
     size_t chunk = (p - segment->address) / BERTH__ARENA_CHUNK;
@@ -470,43 +459,17 @@ berth__span *berth__arena_around(const berth__segment *segment, uintptr_t p)
 
 /* ---- Invariants ---------------------------------------------------------------------------------- */
 
-static size_t arena_tree_count(const berth__index *index, const berth__span *tree, uint64_t *bytes)
+/* Whether a whole index is in order and adds up. */
+static bool index_is_valid(const berth__index *index)
 {
-    if (!tree)
-        return 0;
-    const berth__span *below[] = {tree->left, tree->right};
-    size_t largest = tree->size_bytes;
-    for (size_t i = 0; i < 2; i++)
-        if (below[i] && below[i]->largest_below > largest)
-            largest = below[i]->largest_below;
-    bool linked =
-        (!tree->left || tree->left->parent == tree) && (!tree->right || tree->right->parent == tree);
-    if (tree->index != index || largest != tree->largest_below || !linked)
-        return SIZE_MAX / 4;
-    *bytes += tree->size_bytes;
-    return 1 + arena_tree_count(index, tree->left, bytes) + arena_tree_count(index, tree->right, bytes);
-}
-
-static bool is_in_tree(const berth__span *span)
-{
-    const berth__span *at = span->index->root;
-    while (at && at != span)
-        at = span->address < at->address ? at->left : at->right;
-    return at == span;
-}
-
-static bool span_is_valid(const berth__segment *segment, const berth__span *span)
-{
-    bool tiled = span->segment == segment && span->size_bytes != 0 &&
-                 (span->address - segment->address) % BERTH__ARENA_GRAIN == 0 &&
-                 span->size_bytes % BERTH__ARENA_GRAIN == 0;
-    if (span->after)
-        tiled =
-            tiled && span->after->before == span && span->after->address == span->address + span->size_bytes;
-    else
-        tiled = tiled && span->address + span->size_bytes == segment->address + segment->size_bytes;
-    bool merged = !span->index || !span->after || span->after->index != span->index; /* [A1] */
-    return tiled && merged && (!span->index || is_in_tree(span));
+    uint64_t bytes = 0;
+    for (const berth__span *span = berth__index_next(index, NULL); span;
+         span = berth__index_next(index, span)) {
+        if (span->index != index)
+            return false;
+        bytes += span->size_bytes;
+    }
+    return bytes == index->bytes && arena_tree_count(index, index->root) == index->span_count;
 }
 
 bool berth__arena_is_valid(const berth__arena *arena)
@@ -517,10 +480,7 @@ bool berth__arena_is_valid(const berth__arena *arena)
         for (const berth__span *span = segment->first; span; span = span->after) {
             if (!span_is_valid(segment, span))
                 return false;
-            uint64_t bytes = 0;
-            const berth__index *index = span->index;
-            if (index && index->root == span &&
-                (arena_tree_count(index, index->root, &bytes) != index->span_count || bytes != index->bytes))
+            if (span->index && span->index->root == span && !index_is_valid(span->index))
                 return false;
         }
     }

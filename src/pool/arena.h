@@ -20,9 +20,8 @@
 
 typedef struct berth__span berth__span;
 
-/* Free spans by address, each with the size of the largest below it, so that the lowest that fits is found on
- * one way down. A treap: what is above what is drawn from where the records lie, so that no order of calls
- * makes it deep but by chance. */
+/* Free spans by address: a treap whose priority is a hash of the record's address. Each node knows the size of
+ * the largest span below it, so that one way down the tree finds the lowest span that fits. */
 typedef struct berth__index {
     berth__span *root;
     size_t span_count;
@@ -43,14 +42,13 @@ typedef struct berth__segment {
 
 enum { BERTH__ARENA_GRAIN_SHIFT = 8, BERTH__ARENA_GRAIN = 1 << BERTH__ARENA_GRAIN_SHIFT };
 
-/* How much address space one chunk of a segment's map covers: large, so that an empty part costs a pointer.
- */
+/* How much address space one chunk of a segment's map covers: large, so that an empty part costs a pointer. */
 #define BERTH__ARENA_CHUNK ((size_t)32 << 20)
 
 typedef enum berth__span_state {
-    BERTH__SPAN_FREE = 0,  /* in `index` */
-    BERTH__SPAN_LIVE = 1,  /* the user's */
-    BERTH__SPAN_STOCK = 2, /* and above: idle in the stock that has this for its mark */
+    BERTH__SPAN_FREE = 0,   /* in `index` */
+    BERTH__SPAN_LIVE = 1,   /* the user's */
+    BERTH__SPAN_CACHED = 2, /* and above: idle in the thread cache that has this for its mark */
 } berth__span_state;
 
 /* Life: made by a split, or with its segment; taken and freed many times; given up when it is merged away.
@@ -78,8 +76,7 @@ struct berth__span {
     berth__span *before, *after; /* neighbours by address, NULL at the segment's ends */
     berth__index *index;         /* NULL: taken */
     berth__span *left, *right;   /* in the index; `left` also links spare records */
-    void *use;                   /* the first of the streams, as the holder keeps them */
-    void *more_uses;             /* the others */
+    void *uses;                  /* the streams that use it, as the holder keeps them */
 };
 
 enum { BERTH__ARENA_SLABS = 24 };

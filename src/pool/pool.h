@@ -1,6 +1,6 @@
 /* The inside of the device pool, shared by its files:
  *
- *     pool.c          allocating and freeing: stocks in front, the arena behind
+ *     pool.c          allocating and freeing: thread caches in front, the arena behind
  *     pool_life.c     birth and end, figures, questions about blocks
  *     pool_memory.c   address space and growing
  *     pool_release.c  giving back: limits, decay, memory on its way to the device
@@ -17,15 +17,16 @@
 #include "base/annotate.h"
 #include "berth/pool.h"
 #include "core/allocator.h"
+#include "core/upstream.h"
 #include "count/quota.h"
 #include "count/warnings.h"
 #include "device/device.h"
 #include "pool/arena.h"
-#include "pool/stock.h"
+#include "pool/tcache.h"
+#include "wait/stream_queue.h"
 
 enum {
     BERTH__POOL_GRAIN = BERTH__ARENA_GRAIN,
-    BERTH__POOL_BUCKETS = 64,
 };
 
 /* What pools that share their limits share. */
@@ -39,42 +40,31 @@ typedef struct berth__pool_budget {
     _Atomic uint64_t arrivals; /* how often something has arrived, here or there */
 } berth__pool_budget;
 
-typedef struct berth__waiting berth__waiting;
-
-/* A stream that blocks are allocated on, or that freed blocks may still be used by. Forgotten when neither.
- */
+/* What the pool keeps beside the queue of a stream that blocks are allocated on, or that freed blocks may still be
+ * used by. A freed block that one stream used lies in that stream's index: free for it at once, and for everyone when
+ * the queue has collected the use whose number the span has as its ticket. */
 typedef struct berth__pool_stream {
-    berth_stream *stream;         /* retained */
-    berth__index index;           /* freed here and used nowhere else: free for this stream */
-    berth__waiting *first, **end; /* events in the order of their recording */
-    uint64_t last_ticket;
-    uint64_t users;                  /* live spans that were allocated on it or that it uses */
-    struct berth__pool_stream *next; /* in its bucket */
+    berth__index index;
+    berth__stream_queue *queue;
+    uint64_t users; /* uses taken from the queue: of live blocks, and of freed ones that wait */
 } berth__pool_stream;
-
-/* A point in a stream that must pass. Either all spans of the stream's index up to `ticket` wait for it, or
- * one span does that waits for other streams too. */
-struct berth__waiting {
-    berth_event *event;
-    berth__span *span; /* NULL: those in the index */
-    uint64_t ticket;
-    berth__waiting *next;
-};
 
 typedef struct berth__pool {
     berth_allocator base;
     /* constant */
     uint64_t number; /* never used twice in a process: what threads remember of a pool goes by it */
-    berth_device device;
+    berth__upstream upstream;
+    berth_device device; /* the upstream's, as is the kind */
     berth_memory_kind memory_kind;
     bool on_host;       /* the memory is the host's: warnings, and what a shortage is called */
     bool annotates;     /* a memory checker listens, and the memory is the host's */
-    size_t granularity; /* of mapping; 0: the device has no virtual memory */
+    size_t granularity; /* of mapping; 0: the device has no virtual memory, or is not asked */
     bool chose_reserve; /* the user did not say how much address space; then segments may follow */
     size_t segment_bytes;
+    size_t least_alignment; /* above the grain: of every block, whatever is asked for; else 0 */
     uint64_t decay_ns;
     double slack;
-    /* Small blocks come from pieces of their own, so that one that lives long, or waits in a stock, does not
+    /* Small blocks come from pieces of their own, so that one that lives long, or waits in a thread cache, does not
      * split a hole that a large one needs. Smaller ones where little may be idle. */
     size_t small_bytes, piece_bytes;
     bool (*on_failure)(void *context, size_t size_bytes);
@@ -84,32 +74,33 @@ typedef struct berth__pool {
     berth__pool_budget *budget;
     berth__segment *main; /* the reserved address space, an empty one without virtual memory */
     /* their own guards */
-    berth__quota quota; /* what is in use, with its true peak; the threads' stocks lie beside its slots */
+    berth__quota quota; /* what is in use, with its true peak; the threads' caches lie beside its slots */
     berth__warnings warnings; /* on the host */
     _Atomic bool hides_stats;
     _Atomic uint64_t ids_drawn;
-    _Atomic uint64_t stock_shares_bytes; /* what all stocks together may hold */
+    _Atomic uint64_t tcache_shares_bytes; /* what all thread caches together may hold */
     /* guarded by `lock` */
     berth__spin lock;
     berth__arena arena;
     berth__index mapped;   /* free memory */
     berth__index small;    /* free memory in pieces that only small blocks are cut from */
     berth__index unmapped; /* free address space */
-    berth__pool_stream *streams[BERTH__POOL_BUCKETS];
-    berth__waiting *spare_waiting;
-    uint64_t waiting_count; /* points that have not been seen to pass */
+    berth__streams streams;
+    uint64_t waiting_count; /* uses of freed blocks that have not been seen to pass */
+    uint64_t waiting_kept;  /* how many a free that found too many of them had to leave */
     bool collecting;        /* one thread at a time asks the events */
     bool collecting_waits;  /* and it waits for them */
     /* Taken spans that are on their way, linked by `left` and `right`: whoever sees a pool from outside (a
-     * fork, a trim, the last release) finds every byte in an index, with its user, in a stock or here [P4]. */
+     * fork, a trim, the last release) finds every byte in an index, with its user, in a thread cache or here [P4]. */
     berth__span *marking;     /* freed; the driver marks the streams that use it */
-    berth__span *unmarked;    /* freed; it did not, so the streams' progress is not known */
+    berth__span *unmarked;    /* freed; who had them marked stayed behind in a fork */
     berth__span *mapping;     /* the driver maps it */
     berth__span *releasing;   /* the driver takes it back; numbered in `allocation_id` */
     berth__span *unreleased;  /* it did not: still reserved, and tried again when memory is wanted */
     uint64_t releases;        /* the last number given */
     uint64_t releasing_bytes; /* of `releasing` and `unreleased` */
     uint64_t reserved_bytes;  /* taken from the device */
+    uint64_t arriving_bytes;  /* of these, segments that the upstream is asked for */
     uint64_t max_reserved_bytes;
     uint64_t max_live_bytes; /* as seen when memory was short; for the slack */
     uint64_t now_ns;         /* the clock when the lock was last taken */
@@ -148,6 +139,11 @@ static inline bool berth__pool_is_closing(berth__pool *pool)
 static inline void berth__pool_relock(berth__pool *pool)
 {
     berth__spin_lock(&pool->lock, BERTH__RANK_POOL);
+}
+/* For assertions. */
+static inline bool berth__pool_is_locked(const berth__pool *pool)
+{
+    return berth__spin_is_mine(&pool->lock, BERTH__RANK_POOL);
 }
 /* The same for callers that have already read the clock. */
 static inline void berth__pool_lock_at(berth__pool *pool, uint64_t now_ns)
@@ -216,9 +212,14 @@ void berth__pool_memory_finish(berth__pool *pool);
 /* With the lock, which is dropped and taken again: gets memory from the device so that the mapped index
  * has a span of `size_bytes`, giving idle memory back first where the slack or a limit wants it.
  * `alone`: without counting on mapped neighbours, which others may take or give back while the lock is
- * dropped. BERTH_OK: look again; else why not, and *arrivals is how often others' memory had arrived when it
- * began. */
-berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone, uint64_t *arrivals);
+ * dropped. `emptied`: the thread caches are, so that what is not idle is live, which the slack is measured by. BERTH_OK: look
+ * again; else why not, and *arrivals is how often others' memory had arrived when it began. */
+berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone, bool emptied,
+                              uint64_t *arrivals);
+
+/* With the lock: whether the pool stays within half the slack of the most that was live, or takes little, if it grows by so
+ * much where it is. The other half is for large blocks, which would have to give idle memory back. */
+bool berth__pool_may_grow(const berth__pool *pool, size_t size_bytes);
 
 /* ---- pool_release.c ---- */
 
@@ -237,7 +238,7 @@ size_t berth__pool_release_again(berth__pool *pool);
 /* With the lock, dropped and taken again: waits until what was on its way to the device is there. */
 void berth__pool_await_releases(berth__pool *pool);
 /* With the lock, dropped and taken again: after a growth that failed, makes all memory that is nobody's
- * available: the stocks', what streams have passed, what is idle, what is on its way, and what has arrived
+ * available: the thread caches', what streams have passed, what is idle, what is on its way, and what has arrived
  * since the growth began (`arrivals`, as that left it). False: there was none, or all of it would not be
  * enough. */
 bool berth__pool_squeeze(berth__pool *pool, size_t size_bytes, uint64_t arrivals);
@@ -249,13 +250,13 @@ void berth__pool_claim_arrived(berth__pool *pool, size_t size_bytes);
 void berth__pool_claim_returned(berth__pool *pool, size_t size_bytes);
 /* In the child of a fork, with the lock: what other threads had on its way. */
 void berth__pool_strand(berth__pool *pool);
-/* With the lock: puts the stocks' blocks back into the arena; between the first two no block changes hands,
+/* With the lock: puts the thread caches' blocks back into the arena; between the first two no block changes hands,
  * so that what is known of them can be read. */
 void berth__pool_stop(berth__pool *pool);
 void berth__pool_resume(berth__pool *pool);
-void berth__pool_flush_stocks(berth__pool *pool);
-/* One stock alone; with the lock, by whoever may touch it [S1]. */
-void berth__pool_empty_stock(berth__pool *pool, berth__stock *stock);
+void berth__pool_flush_tcaches(berth__pool *pool);
+/* One thread cache alone; with the lock, by whoever may touch it [S1]. */
+void berth__pool_empty_tcache(berth__pool *pool, berth__tcache *tcache);
 /* With the lock: a span that nobody uses any more becomes free memory. */
 void berth__pool_put(berth__pool *pool, berth__span *span);
 /* With the lock: whether an index holds memory that is free for everyone, and how much of that there is. */
@@ -277,8 +278,7 @@ berth_status berth__pool_add_use(berth__pool *pool, berth__span *span, berth_str
 /* The stream a block was allocated on or is used by first, NULL if none. */
 berth_stream *berth__pool_first_use(const berth__span *span);
 /* With the lock, dropped and taken again: takes a freed span that streams may still use. If it is one stream
- * the span is free for it at once; for all it is when each has passed this point. A stream that can neither
- * be marked nor waited for keeps the span until it can. */
+ * the span is free for it at once; for all it is when each has passed this point. */
 void berth__pool_wait_for(berth__pool *pool, berth__span *span);
 /* With the lock, dropped and taken again: frees what streams have passed; `wait`: first waits for the oldest
  * point of each. Returns whether anything changed, or another thread is at it. */

@@ -13,6 +13,7 @@ struct copy {
 
 static size_t count_spans(const berth__pool *pool)
 {
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[P4] spans are looked at under the lock");
     size_t count = 0;
     for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
         for (const berth__span *span = segment->first; span; span = span->after)
@@ -25,7 +26,7 @@ static berth_block_state state_of(const berth__pool *pool, const berth__span *sp
     uint32_t state = atomic_load(&span->state);
     if (state == BERTH__SPAN_LIVE)
         return BERTH_BLOCK_LIVE;
-    /* One that is in no index waits for several streams, or is on its way from a stock. */
+    /* One that is in no index waits for several streams, or is on its way from a thread cache. */
     bool waits = span->index ? !berth__pool_is_idle(pool, span->index) : span->ticket != 0;
     return waits ? BERTH_BLOCK_WAITING : BERTH_BLOCK_IDLE;
 }
@@ -33,12 +34,15 @@ static berth_block_state state_of(const berth__pool *pool, const berth__span *sp
 /* The stream of an index of waiting spans. */
 static berth_stream *index_stream(const berth__span *span)
 {
+    BERTH_DCHECK(span->index != NULL, "[P3] what waits for one stream is in its index");
     const char *index = (const char *)span->index;
-    return ((const berth__pool_stream *)(const void *)(index - offsetof(berth__pool_stream, index)))->stream;
+    const void *known = index - offsetof(berth__pool_stream, index);
+    return ((const berth__pool_stream *)known)->queue->stream;
 }
 
 static berth_block describe_span(const berth__pool *pool, const berth__span *span)
 {
+    BERTH_DCHECK(span->index != &pool->unmapped, "[P1] address space without memory is no block");
     berth_block block = {.struct_size = sizeof block,
                          .address = (const void *)span->address,
                          .size_bytes = span->size_bytes,
@@ -56,6 +60,41 @@ static berth_block describe_span(const berth__pool *pool, const berth__span *spa
     return block;
 }
 
+/* Whether a span and the one before it are both free for everyone. They share no index [A1]: one is the rest of a
+ * piece for small blocks, the other lies beside that piece. The pool joins them when a large request needs it. A span that is
+ * on its way from a thread cache is in no index, so that it is shown by itself also beside an idle one. */
+static bool continues_idle(const berth__pool *pool, const berth__span *span)
+{
+    return span->before && span->index && span->before->index && berth__pool_is_idle(pool, span->index) &&
+           berth__pool_is_idle(pool, span->before->index);
+}
+
+/* With the lock, stopped, and room for as many as there are spans. Idle neighbours are shown as one, idle as a whole
+ * since the younger of them is. */
+static void copy_spans(const berth__pool *pool, struct copy *copy)
+{
+    BERTH_DCHECK(berth__slots_are_stopped(&pool->quota.slots),
+                 "[P4] with the thread caches stopped every byte has its place");
+    copy->count = 0;
+    for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
+        for (const berth__span *span = segment->first; span; span = span->after) {
+            if (span->index == &pool->unmapped)
+                continue;
+            berth_block block = describe_span(pool, span);
+            if (!continues_idle(pool, span)) {
+                copy->blocks[copy->count++] = block;
+                continue;
+            }
+            berth_block *joined = &copy->blocks[copy->count - 1];
+            BERTH_DCHECK(joined->state == BERTH_BLOCK_IDLE &&
+                             (const char *)joined->address + joined->size_bytes ==
+                                 (const char *)block.address,
+                         "[A1] spans tile their segment");
+            joined->size_bytes += block.size_bytes;
+            joined->age_ns = block.age_ns < joined->age_ns ? block.age_ns : joined->age_ns;
+        }
+}
+
 static berth_status pool_copy_blocks(berth__pool *pool, struct copy *copy)
 {
     /* Room is made without the lock held for long: count, allocate, and again if it has grown meanwhile. */
@@ -64,7 +103,7 @@ static berth_status pool_copy_blocks(berth__pool *pool, struct copy *copy)
         if (!blocks)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a snapshot of %zu blocks", room);
         berth__pool_lock(pool);
-        berth__pool_stop(pool); /* idle neighbours are shown as one */
+        berth__pool_stop(pool); /* what the thread caches have is idle too */
         size_t needed = count_spans(pool);
         if (needed > room) {
             berth__pool_resume(pool);
@@ -73,15 +112,11 @@ static berth_status pool_copy_blocks(berth__pool *pool, struct copy *copy)
             room = needed + needed / 4;
             continue;
         }
-        copy->count = 0;
-        for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
-            for (const berth__span *span = segment->first; span; span = span->after)
-                if (span->index != &pool->unmapped)
-                    blocks[copy->count++] = describe_span(pool, span);
+        copy->blocks = blocks;
+        copy_spans(pool, copy);
         berth__pool_resume(pool);
         berth__pool_settle(pool);
         berth__pool_unlock(pool);
-        copy->blocks = blocks;
         return BERTH_OK;
     }
 }
@@ -140,7 +175,7 @@ berth_status berth_pool_describe(berth_allocator *a, size_t max_blocks, berth_li
     struct copy copy = {0};
     berth__pool_read_stats(pool, &stats);
     berth_status status = pool_copy_blocks(pool, &copy);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     char text[256];
     snprintf(text, sizeof text,

@@ -11,7 +11,7 @@ static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 
 /* ---- Forks --------------------------------------------------------------------------------------- */
 
-/* With the lock nobody moves a span, with the slots stopped nobody is in a stock, so that the child sees every
+/* With the lock nobody moves a span, with the slots stopped nobody is in a thread cache, so that the child sees every
  * one whole. Past the ranks: all pools have one, and here alone somebody holds several. */
 static void pool_before_fork(void)
 {
@@ -27,6 +27,7 @@ static void pool_before_fork(void)
 
 static void pool_let_go_on(berth__pool *pool)
 {
+    BERTH_DCHECK(atomic_load(&pool->lock.word) != 0, "[P4] a fork finds every pool locked");
     BERTH__RANK_TAKE(BERTH__RANK_METER);
     berth__slots_resume(&pool->quota.slots);
     atomic_store_explicit(&pool->lock.word, 0, memory_order_release);
@@ -50,6 +51,10 @@ static void pool_after_fork_in_child(void)
             berth__spans_add(&pool->unmarked, span);
         }
         berth__pool_strand(pool);
+        BERTH_DCHECK(!pool->mapping && !pool->releasing, "[P4] nothing is on its way in the child");
+        uint32_t count = atomic_load(&pool->streams.count);
+        for (uint32_t i = 0; i < count; i++)
+            atomic_store(&berth__streams_at(&pool->streams, i)->collecting, 0);
         pool->collecting = false;
         pool->leaving = 0;
         pool_let_go_on(pool);
@@ -66,6 +71,7 @@ static void pool_watch_forks(void)
 
 void berth__pool_enlist(berth__pool *pool)
 {
+    BERTH_DCHECK(!pool->next && !pool->previous, "[P4] a pool is in the list once");
     pthread_once(&watch_once, pool_watch_forks); /* not under the lock, which the handlers take */
     pthread_mutex_lock(&list_lock);
     pool->next = all_pools;
@@ -78,6 +84,7 @@ void berth__pool_enlist(berth__pool *pool)
 void berth__pool_delist(berth__pool *pool)
 {
     pthread_mutex_lock(&list_lock);
+    BERTH_DCHECK(pool->previous || all_pools == pool, "[P4] what leaves the list was in it");
     if (pool->next)
         pool->next->previous = pool->previous;
     if (pool->previous)
@@ -89,6 +96,7 @@ void berth__pool_delist(berth__pool *pool)
 
 void berth__pool_make_orphan(berth__pool *pool)
 {
+    BERTH_DCHECK(pool->live_blocks == 0, "[P4] an orphan has streams only");
     if (!pool->orphaned) /* said once */
         berth__log(
             BERTH_LOG_WARNING,

@@ -10,6 +10,8 @@
 
 #define RESERVE_MAX ((size_t)1 << 40)
 #define RESERVE_MIN ((size_t)1 << 20)
+/* So much a pool may take for small blocks whatever is live, unless it is to be compact. */
+#define LITTLE_BYTES ((uint64_t)1 << 19)
 
 /* ---- The address space --------------------------------------------------------------------------- */
 
@@ -46,6 +48,8 @@ berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes)
 {
     static berth__segment nowhere; /* never written */
     pool->main = &nowhere;
+    if (pool->upstream.from)
+        return BERTH_OK; /* in segments */
     size_t most = berth__device_most_bytes(pool->device, pool->memory_kind);
     if (pool->segment_bytes > most)
         pool->segment_bytes = most / BERTH__POOL_GRAIN * BERTH__POOL_GRAIN;
@@ -62,19 +66,23 @@ berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes)
         size = berth__align_up(size / 2, granularity);
     }
     status = berth__arena_prepare(&pool->arena);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__arena_add_segment(&pool->arena, (uintptr_t)base, size, &pool->unmapped, &pool->main);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__device_unreserve(pool->device, base, size);
         return status;
     }
     pool->granularity = granularity;
+    BERTH_DCHECK(size % granularity == 0 && pool->main->address % BERTH__POOL_GRAIN == 0,
+                 "[A2] addresses are multiples of the grain");
     pool->chose_reserve = reserve_bytes == 0;
     return BERTH_OK;
 }
 
 static void forget_unreleased(berth__pool *pool, berth__span *span)
 {
+    BERTH_DCHECK(pool->releasing_bytes >= span->size_bytes && pool->reserved_bytes >= span->size_bytes,
+                 "[P5] what is forgotten was reserved");
     berth__spans_remove(&pool->unreleased, span);
     pool->releasing_bytes -= span->size_bytes;
     pool->reserved_bytes -= span->size_bytes;
@@ -86,7 +94,7 @@ static void forget_unreleased(berth__pool *pool, berth__span *span)
 void berth__pool_memory_finish(berth__pool *pool)
 {
     berth__pool_lock(pool);
-    berth__pool_flush_stocks(pool);
+    berth__pool_flush_tcaches(pool);
     berth__pool_release_again(pool);
     berth__pool_give_back(pool, 0, UINT64_MAX, NULL);
     while (pool->unreleased) /* it was said that the device keeps them; their records can go */
@@ -115,10 +123,10 @@ static uintptr_t start_at(const berth__pool *pool, const berth__span *hole, bool
 }
 
 /* The part of the hole that must be mapped so that, with its mapped neighbours (unless `alone`), the block
- * fits.
- */
+ * fits. */
 static struct range part_to_map(const berth__pool *pool, berth__span *hole, size_t size_bytes, bool alone)
 {
+    BERTH_DCHECK(hole->index == &pool->unmapped, "[P1] memory is mapped where there is none");
     uintptr_t low = start_at(pool, hole, alone), end = hole->address + hole->size_bytes, high = end;
     if (!alone && hole->after && hole->after->index == &pool->mapped)
         high += hole->after->size_bytes;
@@ -159,6 +167,7 @@ static uint64_t bytes_held(const berth__pool *pool)
  * goes. */
 static size_t keep_slack(berth__pool *pool, size_t size_bytes, size_t more_bytes, const berth__plot *plot)
 {
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[B1] with the lock");
     uint64_t live = bytes_held(pool) + size_bytes;
     if (live < pool->max_live_bytes)
         live = pool->max_live_bytes;
@@ -186,12 +195,15 @@ static berth_status over_budget(const berth__pool *pool)
                        (unsigned long long)pool->budget->hard_limit_bytes);
 }
 
-static berth_status map_range(berth__pool *pool, struct range range, size_t size_bytes, uint64_t *arrivals)
+static berth_status map_range(berth__pool *pool, struct range range, uint64_t *arrivals)
 {
+    BERTH_DCHECK(range.address % pool->granularity == 0 && range.size_bytes % pool->granularity == 0,
+                 "[A2] whole granules are mapped");
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[B1] with the lock");
     berth_status status = berth__arena_prepare(&pool->arena);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__arena_map_reserve(pool->main, range.address, range.size_bytes);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (!berth__pool_claim(pool, range.size_bytes))
         return over_budget(pool);
@@ -201,7 +213,8 @@ static berth_status map_range(berth__pool *pool, struct range range, size_t size
     status = berth__device_map(pool->device, (void *)range.address, range.size_bytes);
     berth__pool_relock(pool);
     berth__spans_remove(&pool->mapping, span);
-    if (status != BERTH_OK) {
+    BERTH_DCHECK(!span->index, "[P1] what the driver maps is in no index");
+    if (status) {
         berth__pool_claim_returned(pool, range.size_bytes);
         ++*arrivals; /* our own */
         berth__arena_put(&pool->arena, span, &pool->unmapped);
@@ -211,7 +224,6 @@ static berth_status map_range(berth__pool *pool, struct range range, size_t size
     berth__pool_hide(pool, (void *)range.address, range.size_bytes);
     span->since_ns = pool->now_ns;
     berth__arena_put(&pool->arena, span, &pool->mapped);
-    note_growth(pool, size_bytes);
     return BERTH_OK;
 }
 
@@ -221,65 +233,103 @@ static berth__plot plot_of(const berth__pool *pool, struct range range, size_t s
     return (berth__plot){from, berth__align_up(from + size_bytes, pool->granularity)};
 }
 
-/* Asks for ever smaller segments while the device refuses, down to the block's own size. `*size` is claimed, and
- * what is claimed on success. */
+/* Segments have whole numbers of it. */
+static size_t segment_unit(const berth__pool *pool)
+{
+    size_t unit = pool->upstream.granularity;
+    return unit > BERTH__POOL_GRAIN ? unit : BERTH__POOL_GRAIN;
+}
+
+static bool is_shortage(berth_status status)
+{
+    return status == BERTH_OUT_OF_DEVICE_MEMORY || status == BERTH_OUT_OF_HOST_MEMORY ||
+           status == BERTH_OVER_BUDGET;
+}
+
+/* Claims for segments are counted while the upstream is asked: the child of a fork gives them back, since nobody there
+ * has what the upstream answered. */
+static bool segment_claim(berth__pool *pool, size_t size_bytes)
+{
+    if (!berth__pool_claim(pool, size_bytes))
+        return false;
+    pool->arriving_bytes += size_bytes;
+    return true;
+}
+
+static void segment_claim_arrived(berth__pool *pool, size_t size_bytes)
+{
+    BERTH_DCHECK(pool->arriving_bytes >= size_bytes, "[P5] what arrives was on its way");
+    pool->arriving_bytes -= size_bytes;
+    berth__pool_claim_arrived(pool, size_bytes);
+}
+
+static void segment_claim_returned(berth__pool *pool, size_t size_bytes)
+{
+    BERTH_DCHECK(pool->arriving_bytes >= size_bytes, "[P5] what goes back was on its way");
+    pool->arriving_bytes -= size_bytes;
+    berth__pool_claim_returned(pool, size_bytes);
+}
+
+/* Asks for ever smaller segments while the device refuses, down to the block's own size; an upstream waits and calls
+ * back for that one only. `*size` is claimed, and what is claimed on success. */
 static berth_status take_segment(berth__pool *pool, size_t size_bytes, size_t *size, uint64_t *arrivals,
                                  void **out)
 {
+    BERTH_DCHECK(*size >= size_bytes, "[P6] a segment holds the block it is for");
     for (;;) {
         berth__pool_unlock(pool);
-        berth_status status =
-            berth_device_allocate(pool->device, pool->memory_kind, *size, BERTH__POOL_GRAIN, NULL, out);
+        berth_status status = berth__upstream_take(&pool->upstream, *size, BERTH__POOL_GRAIN,
+                                                   *size > size_bytes ? BERTH_NO_RETRY : 0, out);
         berth__pool_relock(pool);
-        if (status == BERTH_OK)
+        if (!status)
             return status;
-        berth__pool_claim_returned(pool, *size);
+        segment_claim_returned(pool, *size);
         ++*arrivals; /* our own */
-        bool smaller = *size > size_bytes &&
-                       (status == BERTH_OUT_OF_DEVICE_MEMORY || status == BERTH_OUT_OF_HOST_MEMORY);
-        if (!smaller)
+        if (*size <= size_bytes || !is_shortage(status))
             return status;
-        size_t half = *size / 2 / BERTH__POOL_GRAIN * BERTH__POOL_GRAIN;
+        size_t half = *size / 2 & ~(segment_unit(pool) - 1);
         *size = half > size_bytes ? half : size_bytes;
-        if (!berth__pool_claim(pool, *size))
+        if (!segment_claim(pool, *size))
             return over_budget(pool);
     }
 }
 
-static berth_status grow_by_segment(berth__pool *pool, size_t size_bytes, uint64_t *arrivals)
+static berth_status grow_by_segment(berth__pool *pool, size_t block_bytes, uint64_t *arrivals)
 {
+    size_t size_bytes = berth__align_up(block_bytes, segment_unit(pool));
     /* Large blocks get a segment of their own size, so that it goes back when the block does. */
     bool exact = pool->granularity || size_bytes > pool->segment_bytes / 2;
     size_t size = exact ? size_bytes : pool->segment_bytes;
     keep_slack(pool, size_bytes, size, NULL);
-    if (!berth__pool_claim(pool, size)) {
+    if (!segment_claim(pool, size)) {
         size = size_bytes;
-        if (!berth__pool_claim(pool, size))
+        if (!segment_claim(pool, size))
             return over_budget(pool);
     }
     void *p = NULL;
     berth_status status = take_segment(pool, size_bytes, &size, arrivals, &p);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__segment *segment = NULL;
+    BERTH_DCHECK(p != NULL && (uintptr_t)p % BERTH__POOL_GRAIN == 0,
+                 "[A2] addresses are multiples of the grain");
     status = berth__arena_prepare(&pool->arena);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__arena_add_segment(&pool->arena, (uintptr_t)p, size, &pool->mapped, &segment);
-    if (status == BERTH_OK) {
+    if (!status) {
         segment->first->since_ns = pool->now_ns;
         status = berth__arena_map_reserve(segment, segment->address, size);
-        if (status == BERTH_OK) {
+        if (!status) {
             berth__pool_hide(pool, p, size);
-            berth__pool_claim_arrived(pool, size);
-            note_growth(pool, size_bytes);
+            segment_claim_arrived(pool, size);
             return BERTH_OK;
         }
         berth__arena_remove_segment(&pool->arena, segment);
     }
     berth__pool_unlock(pool);
-    berth_device_release(pool->device, pool->memory_kind, p, size, NULL);
+    berth__upstream_give(&pool->upstream, p, size);
     berth__pool_relock(pool);
-    berth__pool_claim_returned(pool, size);
+    segment_claim_returned(pool, size);
     ++*arrivals;
     return status;
 }
@@ -305,12 +355,28 @@ static berth_status grow_in_place(berth__pool *pool, size_t size_bytes, bool alo
     /* Where the pool chose how much to reserve, it does not refuse for that alone. */
     if (!range.span)
         return pool->chose_reserve ? grow_by_segment(pool, size_bytes, arrivals) : no_hole(pool, size_bytes);
-    return map_range(pool, range, size_bytes, arrivals);
+    return map_range(pool, range, arrivals);
 }
 
-berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone, uint64_t *arrivals)
+bool berth__pool_may_grow(const berth__pool *pool, size_t size_bytes)
 {
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[B1] with the lock");
+    if (!pool->granularity) /* a segment is much more than what is asked for */
+        return false;
+    uint64_t bound = pool->max_live_bytes + (uint64_t)((double)pool->max_live_bytes * pool->slack / 2);
+    if (bound < LITTLE_BYTES && pool->slack >= BERTH_POOL_SLACK)
+        bound = LITTLE_BYTES;
+    return pool->reserved_bytes + berth__align_up(size_bytes, pool->granularity) <= bound;
+}
+
+berth_status berth__pool_grow(berth__pool *pool, size_t size_bytes, bool alone, bool emptied,
+                              uint64_t *arrivals)
+{
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[B1] with the lock");
     *arrivals = atomic_load(&pool->budget->arrivals);
-    return pool->granularity ? grow_in_place(pool, size_bytes, alone, arrivals)
-                             : grow_by_segment(pool, size_bytes, arrivals);
+    berth_status status = pool->granularity ? grow_in_place(pool, size_bytes, alone, arrivals)
+                                            : grow_by_segment(pool, size_bytes, arrivals);
+    if (!status && emptied)
+        note_growth(pool, size_bytes);
+    return status;
 }

@@ -1,276 +1,135 @@
-/* Blocks that streams may still use: free for their own stream at once, for all when the point has passed. */
+/* Blocks that streams may still use: free for their own stream at once, for all when the streams have passed the
+ * free. The queues of src/wait hold the uses and ask the driver; here is what a use and its passing mean for spans.
+ * The pool's lock stands around every step of a queue but marking and looking, which call the driver. */
 #include "pool/pool.h"
 
 #include <sched.h>
 
 /* ---- Streams ------------------------------------------------------------------------------------- */
 
-static berth__pool_stream **wait_bucket_of(berth__pool *pool, const berth_stream *stream)
-{
-    return &pool->streams[stream->id % BERTH__POOL_BUCKETS];
-}
-
 berth__pool_stream *berth__pool_stream_of(berth__pool *pool, berth_stream *stream, bool make)
 {
-    berth__pool_stream **bucket = wait_bucket_of(pool, stream);
-    for (berth__pool_stream *known = *bucket; known; known = known->next)
-        if (known->stream == stream)
-            return known;
-    berth__pool_stream *made = make ? berth__heap_zalloc(1, sizeof *made) : NULL;
-    if (!made)
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[P7] streams are known under the lock");
+    berth__stream_queue *q =
+        make ? berth__streams_enter(&pool->streams, stream) : berth__streams_find(&pool->streams, stream);
+    if (!q)
         return NULL;
-    made->stream = berth__stream_retain(stream);
-    made->end = &made->first;
-    made->next = *bucket;
-    *bucket = made;
-    return made;
+    berth__pool_stream *known = q->beside;
+    BERTH_DCHECK(!known || known->queue == q, "[P7] what is beside a queue is of its stream");
+    if (!known && make) {
+        q->beside = known = berth__heap_zalloc(1, sizeof *known);
+        if (known)
+            known->queue = q;
+    }
+    return known;
 }
 
 /* ---- Uses ---------------------------------------------------------------------------------------- */
 
-/* Most blocks have one stream, kept in the span itself; the others are here. */
-struct more_uses {
-    uint32_t room;
-    berth__pool_stream *streams[];
-};
-
-static berth__pool_stream *wait_use_at(const berth__span *span, uint32_t i)
-{
-    const struct more_uses *more = span->more_uses;
-    return i == 0 ? span->use : more->streams[i - 1];
-}
-
 berth_stream *berth__pool_first_use(const berth__span *span)
 {
-    const berth__pool_stream *known = span->use_count ? span->use : NULL;
-    return known ? known->stream : NULL;
-}
-
-static berth_status wait_no_memory(void)
-{
-    return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to note that a stream uses a block");
-}
-
-/* Makes room for one more stream. */
-static berth_status reserve_use(berth__span *span)
-{
-    struct more_uses *more = span->more_uses;
-    if (span->use_count == 0 || (more && span->use_count - 1 < more->room))
-        return BERTH_OK;
-    uint32_t room = more ? more->room * 2 : 3;
-    more = berth__heap_realloc(more, sizeof *more + room * sizeof(berth__pool_stream *));
-    if (!more)
-        return wait_no_memory();
-    more->room = room;
-    span->more_uses = more;
-    return BERTH_OK;
+    const berth__use *use = span->uses;
+    return use ? use->queue->stream : NULL;
 }
 
 berth_status berth__pool_add_use(berth__pool *pool, berth__span *span, berth_stream *stream)
 {
-    for (uint32_t i = 0; i < span->use_count; i++)
-        if (wait_use_at(span, i)->stream == stream)
+    berth__use **end = (berth__use **)&span->uses;
+    for (; *end; end = &(*end)->next_owned)
+        if ((*end)->queue->stream == stream)
             return BERTH_OK; /* once is enough: one event at the free */
-    berth_status status = reserve_use(span);
-    if (status != BERTH_OK)
-        return status;
+    /* Taken here and not at the free, which cannot fail then. */
     berth__pool_stream *known = berth__pool_stream_of(pool, stream, true);
-    if (!known)
-        return wait_no_memory();
+    berth__use *use = known ? berth__use_take(known->queue) : NULL;
+    if (!use)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to note that a stream uses a block");
+    use->next_owned = NULL;
+    *end = use;
     known->users++;
-    if (span->use_count == 0)
-        span->use = known;
-    else
-        ((struct more_uses *)span->more_uses)->streams[span->use_count - 1] = known;
     span->use_count++;
+    BERTH_DCHECK(use->queue == known->queue && use->queue->stream == stream,
+                 "[P7] a use is of its stream's queue");
     return BERTH_OK;
 }
 
-static void forget_uses(berth__span *span)
+/* A stream has passed the use, or its block was never handed out. */
+static void pool_give_use(berth__use *use)
 {
-    for (uint32_t i = 0; i < span->use_count; i++)
-        wait_use_at(span, i)->users--;
-    berth__heap_free(span->more_uses);
-    span->more_uses = span->use = NULL;
+    berth__pool_stream *known = use->queue->beside;
+    (void)BERTH_ASSERT(known->users > 0, "[P7] what is given back was taken");
+    known->users--;
+    berth__use_give(use);
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------------- */
+
+/* With the lock: the uses are marked; the span waits for their streams. */
+static void pool_start_waiting(berth__pool *pool, berth__span *span)
+{
+    berth__use *use = span->uses;
+    uint32_t count = span->use_count;
+    BERTH_DCHECK(count != 0 && !span->index, "[P3] what waits is in no index and has a use for each stream");
+    span->uses = NULL;
     span->use_count = 0;
-}
-
-/* ---- Points in streams --------------------------------------------------------------------------- */
-
-/* A point to record, from the spare ones or new; NULL if memory or the device has none left. Without the
- * lock. */
-static berth__waiting *point_make(berth__pool *pool)
-{
-    berth__pool_relock(pool);
-    berth__waiting *point = pool->spare_waiting;
-    if (point)
-        pool->spare_waiting = point->next;
-    berth__pool_unlock(pool);
-    if (point)
-        return point;
-    point = berth__heap_zalloc(1, sizeof *point);
-    if (point && berth_event_create(pool->device, &point->event) != BERTH_OK) {
-        berth__heap_free(point);
-        point = NULL;
-    }
-    return point;
-}
-
-static void point_spare(berth__pool *pool, berth__waiting *point)
-{
-    point->span = NULL;
-    point->next = pool->spare_waiting;
-    pool->spare_waiting = point;
-}
-
-typedef enum outcome {
-    RECORDED, /* the point stands for the stream's end */
-    PASSED,   /* there was no way, but the stream has come to rest */
-    UNKNOWN,  /* nor is that known */
-} outcome;
-
-/* Records the end of a stream. `wait`: a stream that cannot be marked is waited for; else asked. A lost device
- * runs nothing any more. Without the lock. */
-static outcome point_record(berth__pool *pool, berth_stream *stream, bool wait, berth__waiting **out)
-{
-    berth__waiting *point = point_make(pool);
-    if (point && berth_event_record(point->event, stream) == BERTH_OK) {
-        *out = point;
-        return RECORDED;
-    }
-    if (point) {
-        berth__pool_relock(pool);
-        point_spare(pool, point);
-        berth__pool_unlock(pool);
-    }
-    berth_status status = wait ? berth_stream_synchronize(stream) : berth_stream_query(stream);
-    return status == BERTH_OK || status == BERTH_DEVICE_LOST ? PASSED : UNKNOWN;
-}
-
-static void point_append(berth__pool *pool, berth__pool_stream *known, berth__waiting *point,
-                         berth__span *span)
-{
-    point->span = span;
-    point->ticket = ++known->last_ticket;
-    point->next = NULL;
-    *known->end = point;
-    known->end = &point->next;
-    pool->waiting_count++;
-}
-
-/* The span's only stream gets it at once, everyone when the point has passed. */
-static void wait_in_index(berth__pool *pool, berth__span *span, berth__waiting *point)
-{
-    berth__pool_stream *known = span->use;
-    point_append(pool, known, point, NULL);
-    forget_uses(span);
-    span->ticket = known->last_ticket;
     span->since_ns = pool->now_ns;
-    berth__arena_put(&pool->arena, span, &known->index);
-}
-
-/* The driver's part, without the lock: points for the span's streams, in the order of the uses, each with the
- * number of its use for a ticket. Returns whether every stream has one or has passed. */
-static bool record_points(berth__pool *pool, const berth__span *span, bool wait, berth__waiting **points)
-{
-    berth__waiting **end = points;
-    for (uint32_t i = 0; i < span->use_count; i++) {
-        berth__waiting *point = NULL;
-        outcome got = point_record(pool, wait_use_at(span, i)->stream, wait, &point);
-        if (got == UNKNOWN)
-            return false;
-        if (got == PASSED)
-            continue;
-        point->next = NULL;
-        point->ticket = i;
-        *end = point;
-        end = &point->next;
-    }
-    return true;
-}
-
-static void spare_points(berth__pool *pool, berth__waiting *points)
-{
-    while (points) {
-        berth__waiting *point = points;
-        points = point->next;
-        point_spare(pool, point);
-    }
-}
-
-/* With the lock: the span waits for its points. */
-static void wait_for_points(berth__pool *pool, berth__span *span, berth__waiting *points)
-{
-    uint32_t count = 0;
-    for (const berth__waiting *point = points; point; point = point->next)
-        count++;
-    if (count == 0) {
-        forget_uses(span);
-        berth__pool_put(pool, span);
-        return;
-    }
-    if (span->use_count == 1) {
-        wait_in_index(pool, span, points);
+    pool->waiting_count += count;
+    if (use &&
+        !use->next_owned) { /* its stream gets it at once; spans of the index are merged, so the use has no owner */
+        berth__pool_stream *known = use->queue->beside;
+        use->owner = NULL;
+        berth__use_add(use);
+        span->ticket = use->added;
+        berth__arena_put(&pool->arena, span, &known->index);
         return;
     }
     span->ticket = count;
-    span->since_ns = pool->now_ns;
-    while (points) {
-        berth__waiting *point = points;
-        points = point->next;
-        point_append(pool, wait_use_at(span, (uint32_t)point->ticket), point, span);
+    while (use) {
+        berth__use *next = use->next_owned;
+        use->owner = span;
+        berth__use_add(use);
+        use = next;
     }
-    forget_uses(span);
-}
-
-/* Marks the streams of a freed span that is in no list. False: it could not be done, and the span is among
- * the unmarked. */
-static bool mark_streams(berth__pool *pool, berth__span *span, bool wait)
-{
-    berth__waiting *points = NULL;
-    span->ticket = span->use_count; /* it waits: nobody takes it for idle */
-    berth__spans_add(&pool->marking, span);
-    berth__pool_unlock(pool);
-    bool known = record_points(pool, span, wait, &points);
-    berth__pool_lock(pool);
-    berth__spans_remove(&pool->marking, span);
-    if (known) {
-        wait_for_points(pool, span, points);
-        return true;
-    }
-    spare_points(pool, points);
-    berth__spans_add(&pool->unmarked, span);
-    return false;
 }
 
 void berth__pool_wait_for(berth__pool *pool, berth__span *span)
 {
-    (void)mark_streams(pool, span, true);
+    BERTH_DCHECK(span->use_count != 0 && !span->index,
+                 "[P3] what waits has a use for each stream and is in no index");
+    span->ticket = span->use_count; /* it waits: nobody takes it for idle */
+    berth__spans_add(&pool->marking, span);
+    berth__pool_unlock(pool);
+    for (berth__use *use = span->uses; use; use = use->next_owned)
+        berth__use_mark(&pool->streams, use);
+    berth__pool_lock(pool);
+    berth__spans_remove(&pool->marking, span);
+    pool_start_waiting(pool, span);
+    /* A stream that always finds its own blocks again never runs short, so that no allocation collects. */
+    if (!pool->collecting && pool->waiting_count > 2 * pool->waiting_kept + 64) {
+        (void)berth__pool_collect(pool, false);
+        pool->waiting_kept = pool->waiting_count;
+    }
 }
 
-/* Tries again with the spans whose streams could not be marked: a later point does as well. Returns whether
- * any could. */
-static bool mark_again(berth__pool *pool, bool wait)
+/* In the child of a fork: nobody knows how far the marking had come. A later point does as well, with events that
+ * nobody was busy with. */
+static void pool_mark_again(berth__pool *pool)
 {
-    uint32_t count = 0;
-    bool any = false;
-    for (const berth__span *span = pool->unmarked; span; span = span->right)
-        count++;
-    while (count-- > 0 && pool->unmarked) {
-        berth__span *oldest = pool->unmarked; /* those that fail again go to the front */
-        while (oldest->right)
-            oldest = oldest->right;
-        berth__spans_remove(&pool->unmarked, oldest);
-        any |= mark_streams(pool, oldest, wait);
+    BERTH_DCHECK(pool->collecting, "[P7] one thread at a time collects");
+    berth__span *span;
+    while ((span = pool->unmarked)) {
+        berth__spans_remove(&pool->unmarked, span);
+        for (berth__use *use = span->uses; use; use = use->next_owned)
+            use->event = NULL;
+        berth__pool_wait_for(pool, span);
     }
-    return any;
 }
 
 /* ---- Collecting ---------------------------------------------------------------------------------- */
 
 /* Moves what the stream has passed up to `ticket` to free memory. */
-static void release_passed(berth__pool *pool, berth__pool_stream *known, uint64_t ticket)
+static void pool_release_passed(berth__pool *pool, berth__pool_stream *known, uint64_t ticket)
 {
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[P4] what the arena holds changes under the lock");
     berth__span *next;
     for (berth__span *span = berth__index_next(&known->index, NULL); span; span = next) {
         next = berth__index_next(&known->index, span);
@@ -279,35 +138,71 @@ static void release_passed(berth__pool *pool, berth__pool_stream *known, uint64_
     }
 }
 
-/* Asks the stream's points in order, without the lock, until one has not passed. */
-static bool collect_stream(berth__pool *pool, berth__pool_stream *known, bool wait)
+/* With the lock: the uses that a queue has let go of, oldest first. */
+static void pool_finish_uses(berth__pool *pool, berth__pool_stream *known, berth__use *passed)
 {
-    uint64_t passed = 0;
-    while (known->first) {
-        berth__waiting *point = known->first;
-        berth__pool_unlock(pool);
-        berth_status status = wait ? berth_event_wait(point->event) : berth_event_query(point->event);
-        berth__pool_relock(pool);
-        /* A lost device runs nothing any more; any other failure may pass, and the block stays out of use. */
-        if (status != BERTH_OK && status != BERTH_DEVICE_LOST)
-            break;
-        wait = false;
-        known->first = point->next;
-        if (!known->first)
-            known->end = &known->first;
+    uint64_t ticket = 0;
+    while (passed) {
+        berth__use *use = passed;
+        berth__span *span = use->owner;
+        passed = use->next;
+        BERTH_DCHECK(use->added > ticket, "[H3] uses of a stream pass in the order in which they were added");
+        BERTH_DCHECK(pool->waiting_count > 0 && (!span || span->ticket > 0),
+                     "[P7] what passes was waited for");
+        ticket = use->added;
         pool->waiting_count--;
-        passed = point->ticket;
-        if (point->span && --point->span->ticket == 0)
-            berth__pool_put(pool, point->span);
-        point_spare(pool, point);
+        if (span && --span->ticket == 0)
+            berth__pool_put(pool, span);
+        pool_give_use(use);
     }
-    if (passed)
-        release_passed(pool, known, passed);
-    return passed != 0;
+    if (ticket)
+        pool_release_passed(pool, known, ticket);
+}
+
+/* With the lock, dropped and taken again: frees what one stream has passed. */
+static bool pool_collect_from(berth__pool *pool, berth__stream_queue *q, bool wait)
+{
+    uint64_t count = 0;
+    if (!berth__stream_queue_begin(q))
+        return false;
+    BERTH_DCHECK(q->beside, "[P7] the pool knows the stream of everything that waits");
+    berth__pool_unlock(pool);
+    berth__use *last =
+        wait ? berth__stream_queue_wait(q, &count) : berth__stream_queue_look(q, false, &count);
+    berth__pool_relock(pool);
+    pool_finish_uses(pool, q->beside, berth__stream_queue_end(q, last, count));
+    return count != 0;
+}
+
+/* With the lock, dropped and taken again: lets go of streams that were destroyed, and of all that are not in use when
+ * there are many. */
+static void pool_forget_streams(berth__pool *pool)
+{
+    if (!berth__streams_suspect(&pool->streams, berth__streams_are_crowded(&pool->streams)))
+        return;
+    uint32_t count = atomic_load(&pool->streams.count);
+    for (uint32_t place = 0; place < count; place++) {
+        berth__stream_queue *q = berth__streams_at(&pool->streams, place);
+        berth__pool_stream *known = q->beside;
+        (void)BERTH_ASSERT(!known || known->users || !known->index.root,
+                           "[P7] what lies in a stream's index waits with a use of its queue");
+        if (known && known->users) {
+            q->suspect = false;
+        } else if (q->suspect) {
+            berth__heap_free(known);
+            q->beside = NULL;
+        }
+    }
+    berth__stream_queue *gone = berth__streams_take_suspects(&pool->streams);
+    berth__pool_unlock(pool); /* dropping the last reference to a stream is a driver call */
+    berth__streams_release(gone);
+    berth__pool_relock(pool);
+    berth__streams_reuse(&pool->streams, gone);
 }
 
 bool berth__pool_collect(berth__pool *pool, bool wait)
 {
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[B1] with the lock");
     if (pool->waiting_count == 0 && !pool->unmarked)
         return false;
     if (pool->collecting) { /* another thread is at it; its finds are for all */
@@ -319,91 +214,48 @@ bool berth__pool_collect(berth__pool *pool, bool wait)
     }
     pool->collecting = true;
     pool->collecting_waits = wait;
-    bool any = pool->unmarked && mark_again(pool, wait);
-    berth__pool_stream *gone = NULL;
-    for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++) {
-        for (berth__pool_stream **place = &pool->streams[i]; *place;) {
-            berth__pool_stream *known = *place;
-            any |= collect_stream(pool, known, wait);
-            /* Streams are added in front while the lock is dropped: find the place again. */
-            place = &pool->streams[i];
-            while (*place != known)
-                place = &(*place)->next;
-            if (known->users || known->first || known->index.root) {
-                place = &known->next;
-            } else {
-                *place = known->next;
-                known->next = gone;
-                gone = known;
-            }
-        }
-    }
+    bool any = pool->unmarked != NULL;
+    pool_mark_again(pool);
+    uint32_t count = atomic_load(&pool->streams.count);
+    for (uint32_t place = 0; place < count; place++)
+        any |= pool_collect_from(pool, berth__streams_at(&pool->streams, place), wait);
+    pool_forget_streams(pool);
     pool->collecting = false;
-    if (gone) { /* dropping the last reference to a stream is a driver call */
-        berth__pool_unlock(pool);
-        while (gone) {
-            berth__pool_stream *known = gone;
-            gone = known->next;
-            berth__stream_release(known->stream);
-            berth__heap_free(known);
-        }
-        berth__pool_relock(pool);
-    }
     return any;
 }
 
+/* ---- The end ------------------------------------------------------------------------------------- */
+
 /* With the lock, dropped and taken again: waits for the stream itself where its events do not come. False: that
  * does not help either, and work may still run on the blocks. */
-static bool drain_stream(berth__pool *pool, berth__pool_stream *known)
+static bool pool_drain(berth__pool *pool, berth__stream_queue *q)
 {
-    if (!known->first)
+    berth__use *last;
+    uint64_t count;
+    if (!berth__stream_queue_begin(q))
         return true;
     berth__pool_unlock(pool);
-    berth_status status = berth_stream_synchronize(known->stream);
+    bool drained = berth__stream_queue_drain(q, &last, &count);
     berth__pool_relock(pool);
-    if (status != BERTH_OK && status != BERTH_DEVICE_LOST)
-        return false;
-    while (known->first) {
-        berth__waiting *point = known->first;
-        known->first = point->next;
-        pool->waiting_count--;
-        if (point->span && --point->span->ticket == 0)
-            berth__pool_put(pool, point->span);
-        point_spare(pool, point);
-    }
-    known->end = &known->first;
-    release_passed(pool, known, UINT64_MAX);
-    return true;
+    pool_finish_uses(pool, q->beside, berth__stream_queue_end(q, last, count));
+    return drained;
 }
 
 bool berth__pool_wait_finish(berth__pool *pool)
 {
+    bool drained = true;
     berth__pool_lock(pool);
     while ((pool->waiting_count || pool->unmarked) && berth__pool_collect(pool, true))
         continue;
-    bool drained = !pool->unmarked;
-    for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++)
-        for (berth__pool_stream *known = pool->streams[i]; known; known = known->next)
-            drained &= drain_stream(pool, known);
-    if (!drained) {
-        berth__pool_unlock(pool);
-        return false;
-    }
-    berth__waiting *spare = pool->spare_waiting;
-    pool->spare_waiting = NULL;
+    uint32_t count = atomic_load(&pool->streams.count);
+    for (uint32_t place = 0; place < count; place++)
+        drained &= pool_drain(pool, berth__streams_at(&pool->streams, place));
     berth__pool_unlock(pool);
-    while (spare) {
-        berth__waiting *point = spare;
-        spare = point->next;
-        berth_event_destroy(point->event);
-        berth__heap_free(point);
-    }
-    for (size_t i = 0; i < BERTH__POOL_BUCKETS; i++)
-        while (pool->streams[i]) {
-            berth__pool_stream *known = pool->streams[i];
-            pool->streams[i] = known->next;
-            berth__stream_release(known->stream);
-            berth__heap_free(known);
-        }
+    if (!drained)
+        return false;
+    (void)BERTH_ASSERT(pool->waiting_count == 0, "[P7] nothing waits for streams that have all come to rest");
+    for (uint32_t place = 0; place < count; place++)
+        berth__heap_free(berth__streams_at(&pool->streams, place)->beside);
+    berth__streams_finish(&pool->streams);
     return true;
 }

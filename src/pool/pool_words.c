@@ -10,7 +10,7 @@
 
 /* ---- What there is ------------------------------------------------------------------------------- */
 
-/* Read under the lock, with the stocks stopped. */
+/* Read under the lock, with the thread caches stopped. */
 struct holdings {
     uint64_t live_bytes, waiting_bytes, idle_bytes, largest_bytes, reserved_bytes;
     uint64_t others_bytes; /* reserved by other pools under the same limit */
@@ -131,7 +131,7 @@ berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const ber
     say_reason(pool, &t, size_bytes, &h, why);
     berth__say(&t, ". ");
     pool_say_holdings(pool, &t, &h);
-    if (why == BERTH_OVER_BUDGET) /* all is said */
+    if (why == BERTH_OVER_BUDGET && !pool->upstream.from) /* all is said */
         return berth__fail(why, "%s", words);
     return berth__fail_driver(why, cause.driver_code, cause.driver_words, "%s. %s", words, cause.message);
 }

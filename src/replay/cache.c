@@ -20,12 +20,12 @@ struct berth_plan_cache {
     berth_plan_cache_stats stats; /* bytes and counts */
 };
 
-static void lock(berth_plan_cache *c)
+static void cache_lock(berth_plan_cache *c)
 {
     berth__mutex_lock(&c->guard.lock, BERTH__RANK_REPLAY);
 }
 
-static void unlock(berth_plan_cache *c)
+static void cache_unlock(berth_plan_cache *c)
 {
     berth__mutex_unlock(&c->guard.lock, BERTH__RANK_REPLAY);
 }
@@ -67,32 +67,59 @@ void berth_plan_cache_destroy(berth_plan_cache *c)
 
 /* ---- The list; all with the lock --------------------------------------------------------------------- */
 
-static kept *find(const berth_plan_cache *c, const void *key, size_t key_bytes)
+static kept *cache_find(const berth_plan_cache *c, const void *key, size_t key_bytes)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] plans are found with the lock");
     for (kept *k = c->newest; k; k = k->older)
         if (k->key_bytes == key_bytes && (key_bytes == 0 || memcmp(k->key, key, key_bytes) == 0))
             return k;
     return NULL;
 }
 
+#ifndef NDEBUG
+static bool cache_is_valid(const berth_plan_cache *c)
+{
+    size_t plans = 0, bytes = 0;
+    const kept *newer = NULL;
+    if (berth__is_child())
+        return true;
+    for (const kept *k = c->newest; k; newer = k, k = k->older) {
+        if (k->newer != newer)
+            return false;
+        plans++;
+        bytes += k->plan_bytes;
+    }
+    return newer == c->oldest && plans == c->stats.plans && bytes == c->stats.bytes &&
+           bytes <= c->stats.max_bytes;
+}
+#endif
+
 static void take_out(berth_plan_cache *c, kept *k)
 {
+    BERTH_DCHECK(cache_is_valid(c), "[R13] the plans kept are those counted");
+    BERTH_DCHECK((c->stats.plans > 0 && c->stats.bytes >= k->plan_bytes) || berth__is_child(),
+                 "[R13] what goes was counted");
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): callers pass an entry of the list */
     *(k->newer ? &k->newer->older : &c->newest) = k->older;
     *(k->older ? &k->older->newer : &c->oldest) = k->newer;
     k->newer = k->older = NULL;
     c->stats.plans--;
     c->stats.bytes -= k->plan_bytes;
+    BERTH_DCHECK(cache_is_valid(c), "[R13] the plans kept are those counted");
 }
 
 static void put_in(berth_plan_cache *c, kept *k)
 {
+    BERTH_DCHECK(c->stats.bytes + k->plan_bytes <= c->stats.max_bytes || berth__is_child(),
+                 "[R13] the bound holds");
+    BERTH_DCHECK(!cache_find(c, k->key, k->key_bytes), "[R13] a key stands for one plan");
     k->older = c->newest;
     k->newer = NULL;
     *(c->newest ? &c->newest->newer : &c->oldest) = k;
     c->newest = k;
     c->stats.plans++;
     c->stats.bytes += k->plan_bytes;
+    BERTH_DCHECK(cache_is_valid(c), "[R13] the plans kept are those counted");
 }
 
 /* ---- What callers ask -------------------------------------------------------------------------------- */
@@ -109,12 +136,12 @@ berth_status berth_plan_cache_get(berth_plan_cache *c, const void *key, size_t k
     if (out)
         *out = NULL;
     berth_status status = check_key(c, key, key_bytes);
-    if (status == BERTH_OK && !out)
+    if (!status && !out)
         status = berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the plan: out is NULL");
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    lock(c);
-    kept *k = find(c, key, key_bytes);
+    cache_lock(c);
+    kept *k = cache_find(c, key, key_bytes);
     if (k) {
         take_out(c, k);
         put_in(c, k);
@@ -122,7 +149,7 @@ berth_status berth_plan_cache_get(berth_plan_cache *c, const void *key, size_t k
     }
     c->stats.hits += k != NULL;
     c->stats.misses += k == NULL;
-    unlock(c);
+    cache_unlock(c);
     return *out ? BERTH_OK
                 : berth__fail(BERTH_NOT_FOUND, "no plan is kept under this key of %zu bytes", key_bytes);
 }
@@ -130,9 +157,9 @@ berth_status berth_plan_cache_get(berth_plan_cache *c, const void *key, size_t k
 berth_status berth_plan_cache_put(berth_plan_cache *c, const void *key, size_t key_bytes, berth_plan *plan)
 {
     berth_status status = check_key(c, key, key_bytes);
-    if (status == BERTH_OK && !plan)
+    if (!status && !plan)
         status = berth__fail(BERTH_INVALID_ARGUMENT, "the plan is NULL");
-    if (status != BERTH_OK)
+    if (status)
         return status;
     size_t bytes = berth_plan_memory_bytes(plan) + sizeof(kept) + key_bytes;
     if (bytes > c->stats.max_bytes)
@@ -147,17 +174,18 @@ berth_status berth_plan_cache_put(berth_plan_cache *c, const void *key, size_t k
     if (key_bytes)
         memcpy(k->key, key, key_bytes);
     kept *gone = NULL;
-    lock(c);
-    for (kept *old = find(c, key, key_bytes); old || c->stats.bytes + bytes > c->stats.max_bytes;
+    cache_lock(c);
+    for (kept *old = cache_find(c, key, key_bytes); old || c->stats.bytes + bytes > c->stats.max_bytes;
          old = NULL) {
         c->stats.evictions += old == NULL;
         kept *victim = old ? old : c->oldest;
+        BERTH_DCHECK(victim, "[R13] an empty cache has room for what fits into its bound");
         take_out(c, victim);
         victim->older = gone;
         gone = victim;
     }
     put_in(c, k);
-    unlock(c);
+    cache_unlock(c);
     kept_free(gone);
     return BERTH_OK;
 }
@@ -165,13 +193,13 @@ berth_status berth_plan_cache_put(berth_plan_cache *c, const void *key, size_t k
 berth_status berth_plan_cache_remove(berth_plan_cache *c, const void *key, size_t key_bytes)
 {
     berth_status status = check_key(c, key, key_bytes);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    lock(c);
-    kept *k = find(c, key, key_bytes);
+    cache_lock(c);
+    kept *k = cache_find(c, key, key_bytes);
     if (k)
         take_out(c, k);
-    unlock(c);
+    cache_unlock(c);
     kept_free(k);
     return k ? BERTH_OK : berth__fail(BERTH_NOT_FOUND, "no plan is kept under this key");
 }
@@ -181,9 +209,9 @@ berth_status berth_plan_cache_stats_get(berth_plan_cache *c, berth_plan_cache_st
     if (!c || !out || out->struct_size < sizeof out->struct_size)
         return berth__fail(BERTH_INVALID_ARGUMENT,
                            "berth_plan_cache_stats_get needs a cache and a result whose struct_size is set");
-    lock(c);
+    cache_lock(c);
     berth_plan_cache_stats full = c->stats;
-    unlock(c);
+    cache_unlock(c);
     full.struct_size = out->struct_size;
     memcpy(out, &full, out->struct_size < sizeof full ? out->struct_size : sizeof full);
     return BERTH_OK;
@@ -199,12 +227,12 @@ static berth_status record_key(berth_allocator *planned, berth_plan_cache *c, co
     void *copy = berth__heap_alloc(key_bytes);
     berth_status status =
         copy ? berth_plan_create(&fresh) : berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a key");
-    if (status == BERTH_OK) {
+    if (!status) {
         o->plan = fresh;
         status = berth__record_start(planned, o, &recorder);
     }
     berth_plan_release(fresh);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__heap_free(copy);
         return status;
     }
@@ -221,11 +249,11 @@ berth_status berth_cached_begin(berth_allocator *planned, berth_plan_cache *c, c
 {
     berth_run_options o;
     berth_status status = check_key(c, key, key_bytes);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__run_options_read(options, &o);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth__run_may_open();
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth_plan *plan = NULL;
     if (berth_plan_cache_get(c, key, key_bytes, &plan) != BERTH_OK)

@@ -25,10 +25,13 @@ static void raise_most(berth__run_count *n)
     int64_t together = (int64_t)LOAD(n->live_bytes) + n->beside_bytes;
     if (together > n->most_bytes)
         n->most_bytes = together;
+    BERTH_DCHECK(LOAD(n->largest_bytes) <= LOAD(n->total_bytes), "[R11] the largest is one of those counted");
 }
 
 static void count_allocs(berth__run_count *n, uint64_t count, uint64_t bytes, uint64_t largest)
 {
+    BERTH_DCHECK(largest <= bytes && count <= bytes,
+                 "[R11] the largest is one of those counted, and none is empty");
     STORE(n->num_allocs, LOAD(n->num_allocs) + count);
     STORE(n->total_bytes, LOAD(n->total_bytes) + bytes);
     if (largest > LOAD(n->largest_bytes))
@@ -42,6 +45,8 @@ static void add_one(berth__replay *r, uint32_t id, uint64_t tag)
     STORE(r->counted.live_bytes, LOAD(r->counted.live_bytes) + size);
     raise_most(&r->counted);
     if (is_metered(r)) {
+        BERTH_DCHECK(id < r->block->tag_room && tag == (uint16_t)tag,
+                     "[M10] every planned allocation has room for its account");
         r->block->tags[id] = (uint16_t)tag;
         berth__account_add(tag, size);
     }
@@ -50,6 +55,7 @@ static void add_one(berth__replay *r, uint32_t id, uint64_t tag)
 static void remove_one(berth__replay *r, uint32_t id)
 {
     uint64_t size = berth__replay_asked(r, id);
+    BERTH_DCHECK(LOAD(r->counted.live_bytes) >= size, "[R11] what is freed was counted");
     STORE(r->counted.live_bytes, LOAD(r->counted.live_bytes) - size);
     if (is_metered(r))
         berth__account_sub(r->block->tags[id], size);
@@ -70,6 +76,7 @@ static void count_whole(berth__replay *r)
 {
     const berth__plan_content *c = r->plan;
     berth__run_count *n = &r->counted;
+    BERTH_DCHECK(LOAD(n->live_bytes) == 0, "[R11] before the first step nothing is live");
     count_allocs(n, c->planned, c->sum_bytes, c->largest_bytes);
     if ((int64_t)c->most_bytes + n->beside_bytes > n->most_bytes)
         n->most_bytes = (int64_t)c->most_bytes + n->beside_bytes;
@@ -86,6 +93,7 @@ void berth__count_run(berth__replay *r)
     if (r->tracked)
         return;
     uint32_t from = LOAD(r->counted.step), to = berth__replay_position(r);
+    BERTH_DCHECK(from <= to && to <= c->step_count, "[R6] each step is counted once");
     if (from == to)
         return;
     if (from == 0 && to == c->step_count && !r->block->is_short) {
@@ -105,6 +113,7 @@ void berth__count_run(berth__replay *r)
 
 void berth__count_beside(berth__replay *r, int64_t bytes)
 {
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B1] a run is counted by its thread, without the lock");
     berth__count_run(r);
     r->counted.beside_bytes += bytes;
     raise_most(&r->counted);
@@ -122,19 +131,24 @@ static void serve_more(berth__served *all, uint64_t count, uint64_t bytes, uint6
 
 void berth__count_keep(berth__planned *p, const berth__replay *r)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] figures of ended runs are kept with the lock");
     const berth__run_count *n = &r->counted;
+    BERTH_DCHECK(LOAD(n->num_allocs) <= LOAD(n->total_bytes), "[R11] none of what was counted is empty");
     serve_more(&p->figures.served, LOAD(n->num_allocs), LOAD(n->total_bytes), LOAD(n->largest_bytes));
 }
 
 /* With the lock, of a run that may be another thread's: its figures at the position where it is now. */
 static void add_running(const berth__block *b, berth__served *served, uint64_t *live)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] another thread's run is looked at with the lock");
     const berth__plan_content *c = b->plan;
     const berth__run_count *n = &b->replay.counted;
     const berth_step *next = __atomic_load_n(&b->replay.head.next, __ATOMIC_ACQUIRE);
     uint64_t now = LOAD(n->live_bytes);
     serve_more(served, LOAD(n->num_allocs), LOAD(n->total_bytes), LOAD(n->largest_bytes));
     if (next && next != &berth__nothing_expected && !LOAD(n->is_short)) {
+        BERTH_DCHECK(next >= c->steps && next <= c->steps + c->step_count,
+                     "[R7] a run is at a step of its plan");
         for (uint32_t s = LOAD(n->step); s < (uint32_t)(next - c->steps); s++) {
             const berth__plan_entry *e = &c->entries[c->step_ids[s]];
             if (e->step != s)
@@ -151,6 +165,7 @@ static void add_running(const berth__block *b, berth__served *served, uint64_t *
 /* With the lock. */
 static void sum_up(const berth__planned *p, berth__served *served, uint64_t *live)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] runs are summed up with the lock");
     *served = p->figures.served;
     *live = 0;
     for (const berth__block *b = p->blocks; b; b = b->next) {
@@ -168,6 +183,7 @@ static uint64_t less(uint64_t a, uint64_t b)
 /* With the lock: the peak of the inner allocator alone, as far as it can be told, is one of this one too. */
 static void keep_peak(berth__figures *f, const berth_stats *inner)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] the peak is kept with the lock");
     uint64_t peak = less(inner->max_bytes_in_use, f->held_bytes);
     if (peak > f->most_bytes)
         f->most_bytes = peak;
@@ -200,6 +216,8 @@ void berth__count_block(berth__planned *p, size_t given_bytes)
 void berth__count_block_back(berth__planned *p, size_t given_bytes)
 {
     berth__planned_lock(p);
+    BERTH_DCHECK(p->figures.held_bytes >= given_bytes || berth__is_child(),
+                 "[R11] what goes back was counted");
     p->figures.held_bytes -= given_bytes;
     berth__planned_unlock(p);
 }
@@ -255,7 +273,7 @@ berth_status berth__planned_stats(void *self, berth_stats *out)
     berth_stats inner = {.struct_size = sizeof inner};
     count_own(p);
     berth_status status = p->base.inner->ops.stats(p->base.inner->self, &inner);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__served served;
     uint64_t live = 0;
@@ -282,6 +300,7 @@ berth_status berth__planned_stats(void *self, berth_stats *out)
 /* With the lock: counts to 0, the peak to what is in use now. */
 static void clear_own(berth__planned *p, const berth_stats *inner)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] figures are cleared with the lock");
     uint64_t live = 0;
     p->figures.served.largest_bytes = 0;
     sum_up(p, &p->figures.cleared, &live);
@@ -297,7 +316,7 @@ berth_status berth__planned_clear_stats(void *self)
     berth_stats inner = {.struct_size = sizeof inner};
     count_own(p);
     berth_status status = p->base.inner->ops.clear_stats(p->base.inner->self);
-    if (status != BERTH_OK || p->base.inner->ops.stats(p->base.inner->self, &inner) != BERTH_OK)
+    if (status || p->base.inner->ops.stats(p->base.inner->self, &inner) != BERTH_OK)
         return status;
     berth__planned_lock(p);
     clear_own(p, &inner);

@@ -1,6 +1,5 @@
 /* A table from pointers to a number each, for one thread: what a recording or a fallback has handed out. Open
- * addressing, at most half full; removing closes the gap, so that nothing but live pointers is ever probed.
- */
+ * addressing, at most half full; removing closes the gap, so that nothing but live pointers is ever probed. */
 #ifndef BERTH_REPLAY_HANDED_H
 #define BERTH_REPLAY_HANDED_H
 
@@ -18,6 +17,8 @@ typedef struct berth__handed {
     uint32_t shift;
 } berth__handed;
 
+/* For assertions. Larger tables than a few hundred places are taken to be valid, since each removal asks. */
+bool berth__handed_is_valid(const berth__handed *table);
 /* Makes room for twice as many. False: no memory, the table is as it was. */
 bool berth__handed_grow(berth__handed *table);
 void berth__handed_finish(berth__handed *table);
@@ -31,6 +32,7 @@ static inline size_t berth__handed_home(const berth__handed *t, uintptr_t addres
 static inline berth__handed_place *berth__handed_find(const berth__handed *t, const void *p)
 {
     size_t at = berth__handed_home(t, (uintptr_t)p);
+    BERTH_DCHECK(p && t->count <= t->mask, "[R12] the search for a pointer ends at an empty place");
     while (t->places[at].address && t->places[at].address != (uintptr_t)p)
         at = (at + 1) & t->mask;
     return &t->places[at];
@@ -42,6 +44,7 @@ static inline bool berth__handed_put(berth__handed *t, const void *p, uint64_t v
 {
     if (BERTH_UNLIKELY(!t->places || t->count * 2 > t->mask) && !berth__handed_grow(t))
         return false;
+    BERTH_DCHECK(t->count * 2 <= t->mask + 1, "[R12] at most half of the places are taken");
     berth__handed_place *place = berth__handed_find(t, p);
     *replaced = place->address != 0;
     *old = place->value;
@@ -58,6 +61,7 @@ static inline bool berth__handed_take(berth__handed *t, const void *p, uint64_t 
     berth__handed_place *place = berth__handed_find(t, p);
     if (!place->address)
         return false;
+    BERTH_DCHECK(t->count > 0, "[R12] what is found was counted");
     *value = place->value;
     t->count--;
     size_t hole = (size_t)(place - t->places);
@@ -69,6 +73,7 @@ static inline bool berth__handed_take(berth__handed *t, const void *p, uint64_t 
         hole = at;
     }
     t->places[hole].address = 0;
+    BERTH_DCHECK(berth__handed_is_valid(t), "[R12] every pointer is found from its home on");
     return true;
 }
 

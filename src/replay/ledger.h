@@ -5,8 +5,7 @@
  *   ...       until one word is left
  *
  * so that the neighbours of an offset are found in as many words as there are levels (3 for 262,144 ranks),
- * however many blocks are live. Live blocks never overlap, so two neighbours answer whether a place is free.
- */
+ * however many blocks are live. Live blocks never overlap, so two neighbours answer whether a place is free. */
 #ifndef BERTH_REPLAY_LEDGER_H
 #define BERTH_REPLAY_LEDGER_H
 
@@ -29,6 +28,8 @@ typedef struct berth__ledger {
  * zeroed ledger may be prepared and finished. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__ledger_prepare(berth__ledger *ledger, uint32_t rank_count);
 void berth__ledger_finish(berth__ledger *ledger);
+/* For assertions: the levels say the same, and as many ranks are live as it says. */
+bool berth__ledger_is_valid(const berth__ledger *ledger);
 /* Forgets what is live. */
 void berth__ledger_clear(berth__ledger *ledger);
 
@@ -38,11 +39,13 @@ uint32_t berth__ledger_previous(const berth__ledger *ledger, uint32_t rank);
 
 static inline bool berth__ledger_has(const berth__ledger *ledger, uint32_t rank)
 {
+    BERTH_DCHECK(rank < ledger->rank_count, "[R7] there is no such place");
     return (ledger->bits[0][rank >> 6] >> (rank & 63)) & 1;
 }
 
 static inline void berth__ledger_add(berth__ledger *ledger, uint32_t rank, uint32_t id)
 {
+    BERTH_DCHECK(!berth__ledger_has(ledger, rank), "[R4] a place is taken while nothing live is there");
     ledger->ids[rank] = id;
     ledger->live++;
     for (uint32_t level = 0; level < ledger->levels; level++, rank >>= 6) {
@@ -56,6 +59,7 @@ static inline void berth__ledger_add(berth__ledger *ledger, uint32_t rank, uint3
 
 static inline void berth__ledger_remove(berth__ledger *ledger, uint32_t rank)
 {
+    BERTH_DCHECK(berth__ledger_has(ledger, rank) && ledger->live > 0, "[R3] what leaves its place was live");
     ledger->live--;
     for (uint32_t level = 0; level < ledger->levels; level++, rank >>= 6) {
         uint64_t *word = &ledger->bits[level][rank >> 6];

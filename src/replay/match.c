@@ -25,6 +25,7 @@ bool berth__match_alignment(const berth__replay *r, const berth__plan_entry *e, 
 
 bool berth__match_same(const berth__replay *r, uint32_t id, const berth__wanted *w)
 {
+    BERTH_DCHECK(id < r->plan->count && w->size_bytes != 0, "[R7] a planned allocation is compared");
     const berth__plan_entry *e = &r->plan->entries[id];
     if (w->size_bytes > e->size_bytes || w->size_bytes < (r->strict ? e->size_bytes : e->least_bytes) ||
         !berth__match_alignment(r, e, w->alignment))
@@ -34,6 +35,7 @@ bool berth__match_same(const berth__replay *r, uint32_t id, const berth__wanted 
 
 static bool is_smaller(const berth__replay *r, uint32_t id, const berth__wanted *w)
 {
+    BERTH_DCHECK(id < r->plan->count, "[R7] a planned allocation is compared");
     const berth__plan_entry *e = &r->plan->entries[id];
     return w->size_bytes < e->size_bytes && berth__match_alignment(r, e, w->alignment) &&
            (r->renamed || !berth__labels_differ(e->label, w->label));
@@ -41,6 +43,7 @@ static bool is_smaller(const berth__replay *r, uint32_t id, const berth__wanted 
 
 static bool is_renamed(const berth__replay *r, uint32_t id, const berth__wanted *w)
 {
+    BERTH_DCHECK(id < r->plan->count, "[R7] a planned allocation is compared");
     const berth__plan_entry *e = &r->plan->entries[id];
     return w->size_bytes <= e->size_bytes && w->size_bytes >= e->least_bytes &&
            berth__match_alignment(r, e, w->alignment);
@@ -57,6 +60,7 @@ static uint32_t find_between(const berth__replay *r, uint64_t from, uint64_t to,
 /* One that was passed over not longer ago than `reach` allocations, the last. */
 static uint32_t find_skipped(const berth__replay *r, uint64_t reach, const berth__wanted *w)
 {
+    BERTH_DCHECK(r->skipped_count <= BERTH__SKIPPED, "[R10] so many are remembered");
     for (uint32_t i = r->skipped_count; i-- > 0;)
         if (r->skipped[i] + reach >= r->expected && berth__match_same(r, r->skipped[i], w))
             return r->skipped[i];
@@ -71,6 +75,7 @@ static uint64_t in_place(const berth__replay *r)
 
 uint32_t berth__match(const berth__replay *r, const berth__wanted *w)
 {
+    BERTH_DCHECK(r->expected <= r->plan->count, "[R7] no allocation past the end is due");
     if (r->strict)
         return find_between(r, r->expected, (uint64_t)r->expected + 1, w);
     uint32_t id = find_between(r, r->expected, in_place(r) + NEXT, w);

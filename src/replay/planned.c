@@ -4,6 +4,7 @@
 #include "base/annotate.h"
 #include "replay/replay.h"
 #include "wrap/noted.h"
+#include "wrap/on_failure.h"
 
 static void planned_destroy(void *self);
 
@@ -28,8 +29,14 @@ berth_plan *berth__planned_choose(berth__planned *p, const berth_run_options *op
 
 /* ---- The inner allocator ----------------------------------------------------------------------------- */
 
-berth_status berth__inner_gave_nothing(berth__planned *p, size_t size_bytes)
+berth_status berth__inner_answered(berth__planned *p, berth_status status, size_t size_bytes,
+                                   size_t alignment, const berth_request *request, void **out)
 {
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B2] the inner allocator is not asked under a lock");
+    while (berth__is_want_of_memory(status) && berth__blocks_make_room(p, !(request->flags & BERTH_NO_RETRY)))
+        status = berth__allocate(p->base.inner, size_bytes, alignment, request, out);
+    if (status || *out || size_bytes == 0)
+        return status;
     return berth__fail(BERTH_INTERNAL,
                        "the inner allocator (%s) answered BERTH_OK to %zu bytes without a block",
                        berth_allocator_name(p->base.inner), size_bytes);
@@ -45,10 +52,13 @@ static berth_status bad_free(const char *what)
 /* With the lock, of a block that another thread runs: left for that thread to see. */
 static berth_status free_running(berth__block *b, uint64_t offset, berth_stream *stream)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] frees are left for another thread with the lock");
+    BERTH_DCHECK(b->state == BERTH__BLOCK_RUNNING, "[R14] a scope runs on the block");
     uint32_t rank = berth__plan_rank(b->plan, offset);
     if (rank == BERTH__NO_RANK)
         return bad_free("but no allocation begins there");
     uint64_t bit = (uint64_t)1 << (rank & 63);
+    BERTH_DCHECK(rank >> 6 < b->remote_words, "[R7] there is a bit for every place of the plan");
     if (b->remote[rank >> 6] & bit)
         return bad_free("and was freed already");
     bool added = false;
@@ -85,6 +95,8 @@ static berth_status try_free(berth__planned *p, void *pointer, berth_stream *str
         status = bad_free(b->straggler_count ? "but nothing is live there: freed twice, or not the beginning "
                                                "of an allocation"
                                              : "in which nothing is live: freed twice");
+    BERTH_DCHECK(!last || (b && b->straggler_count == 0 && b->state == BERTH__BLOCK_RUNNING),
+                 "[R14] who frees the last straggler puts its block away");
     berth__planned_unlock(p);
     if (own && asked)
         berth__count_beside(own, -(int64_t)asked);
@@ -105,7 +117,7 @@ berth_status berth__planned_free_foreign(berth__planned *p, void *pointer, size_
         return status;
     /* No memory to let others wait for the stream: the host does. */
     status = berth_stream_synchronize(stream);
-    return status == BERTH_OK ? try_free(p, pointer, NULL) : status;
+    return !status ? try_free(p, pointer, NULL) : status;
 }
 
 /* Whose a pointer is, seen from the calling thread. */
@@ -130,6 +142,7 @@ static whose ask_whose(berth__planned *p, const void *pointer, size_t *size_byte
     berth__planned_unlock(p);
     if (!own || b != own->block || answer == OURS_LIVE)
         return answer;
+    BERTH_DCHECK(answer == OF_ANOTHER_THREAD, "[R14] the calling thread's own scope runs on the block");
     const berth__plan_entry *e = berth__replay_find(own, pointer);
     *size_bytes = e ? (size_t)e->size_bytes : 0;
     return e ? OURS_LIVE : OURS_DEAD;
@@ -185,8 +198,13 @@ static berth_status planned_reallocate(void *self, void *pointer, size_t old_byt
     /* In a scope it is an allocation and a free like any other; the front does both. */
     if ((run && run->allocator == &p->base.base) || berth__planned_may_own(p, pointer))
         return BERTH_UNSUPPORTED;
-    return p->base.inner->ops.reallocate(p->base.inner->self, pointer, old_bytes, new_bytes, alignment,
-                                         request, out);
+    berth_allocator *inner = p->base.inner;
+    berth_status status;
+    do
+        status = inner->ops.reallocate(inner->self, pointer, old_bytes, new_bytes, alignment, request, out);
+    while (berth__is_want_of_memory(status) &&
+           berth__blocks_make_room(p, !(request->flags & BERTH_NO_RETRY)));
+    return status;
 }
 
 static berth_status planned_record_use(void *self, const void *pointer, berth_stream *stream)
@@ -237,8 +255,12 @@ static const char *planned_name(void *self)
 
 void berth__planned_drop(berth__planned *p)
 {
-    if (atomic_fetch_sub(&p->keepers, 1) != 1)
+    uint32_t before = atomic_fetch_sub(&p->keepers, 1);
+    (void)BERTH_ASSERT(before > 0, "[R5] each keeper is dropped once");
+    if (before != 1)
         return;
+    BERTH_DCHECK(p->released && (p->running == 0 || berth__is_child()),
+                 "[R5] an allocator outlives its references and its scopes");
     berth__blocks_free(p, p->blocks);
     berth_plan_release(p->plan);
     berth__fork_mutex_finish(&p->guard);
@@ -253,6 +275,8 @@ static void planned_destroy(void *self)
     size_t bytes = 0;
     berth__planned_lock(p);
     berth__block *idle = berth__blocks_take_idle(p, 0, &bytes);
+    BERTH_DCHECK(!p->released && (p->running == 0 || berth__is_child()),
+                 "[R5] open scopes hold references, and the last goes once");
     p->released = true;
     berth__planned_unlock(p);
     berth__blocks_free(p, idle);
@@ -288,6 +312,7 @@ berth_status berth_planned_create(berth_allocator *inner, berth_plan *plan, bert
     ops.clear_stats = berth__planned_clear_stats;
     ops.trim = planned_trim;
     berth__wrapper_init(&p->base, &ops, inner);
+    p->base.base.straight_bytes = 0;                 /* the front looks at what a replay expects */
     p->base.base.knows_blocks = inner->knows_blocks; /* what is not ours is asked there */
     p->on_host =
         BERTH__ANNOTATES() && berth__is_host_accessible(inner); /* asked for by memory checkers only */
@@ -315,6 +340,7 @@ berth_status berth_planned_set_plan(berth_allocator *planned, berth_plan *plan)
         return berth__fail(BERTH_BUSY, "this thread is inside a scope of the allocator; end it, then set "
                                        "another plan");
     berth__planned_lock(p);
+    BERTH_DCHECK(p->plan, "[R1] a planned allocator always has a plan");
     berth_plan *old = p->plan;
     p->plan = berth_plan_retain(plan);
     berth__planned_unlock(p);

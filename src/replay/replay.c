@@ -7,6 +7,7 @@
  * to. */
 static berth_status note_early(berth__replay *r, uint32_t id)
 {
+    BERTH_DCHECK(r->strict, "[R10] an elastic run may free when it likes");
     const berth__plan_entry *e = &r->plan->entries[id];
     r->report.early_frees++;
     berth__report_note(&r->report, BERTH_DEVIATION_EARLY_FREE, id, e->freed_at, r->expected, e->label);
@@ -55,6 +56,7 @@ static uint32_t next_remote(berth__replay *r, size_t *word)
         ++*word;
     if (*word < b->remote_words) {
         rank = (uint32_t)(*word * 64) + (uint32_t)__builtin_ctzll(b->remote[*word]);
+        BERTH_DCHECK(rank < r->plan->rank_count, "[R7] others free places of the plan that runs");
         b->remote[*word] &= b->remote[*word] - 1;
     } else {
         bool any = false; /* in words that were passed already */
@@ -89,6 +91,8 @@ static uint32_t holder(const berth__replay *r, const berth__plan_entry *e)
 {
     const berth__ledger *ledger = &r->block->ledger;
     const berth__plan_content *c = r->plan;
+    BERTH_DCHECK(r->tracked && e->rank < c->rank_count,
+                 "[R4] the ledger knows what is live, and there is a place");
     uint32_t before = berth__ledger_previous(ledger, e->rank);
     if (before != BERTH__LEDGER_NONE) {
         const berth__plan_entry *b = &c->entries[ledger->ids[before]];
@@ -119,7 +123,7 @@ static berth_status serve_by_inner(berth__replay *r, const berth__wanted *w, voi
     request.stream = request.stream ? request.stream : r->default_stream;
     berth__count_run(r); /* a scope meter counts in the order of the calls */
     berth_status status = berth__inner_allocate(r->planned, w->size_bytes, w->alignment, &request, out);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__count_beside(r, beside_bytes(r->planned, *out, w->size_bytes));
     berth__count_largest(r->planned, w->size_bytes);
@@ -129,6 +133,7 @@ static berth_status serve_by_inner(berth__replay *r, const berth__wanted *w, voi
     /* Without memory for the table the figures miss this block; the block itself is as good. */
     if (!berth__handed_put(&r->fallback, *out, w->size_bytes, &replaced, &old))
         return BERTH_OK;
+    BERTH_DCHECK(!replaced || r->fallback_live >= old, "[R11] what another thread has freed was counted");
     r->fallback_live += w->size_bytes - (replaced ? old : 0);
     if (r->fallback_live > r->report.fallback_bytes)
         r->report.fallback_bytes = r->fallback_live;
@@ -139,10 +144,11 @@ static berth_status serve_by_inner(berth__replay *r, const berth__wanted *w, voi
 /* Planned, and without a place of its own: never freed inside, or displaced by a straggler. */
 static berth_status serve_outside(berth__replay *r, const berth__wanted *w, uint32_t id, void **out)
 {
+    BERTH_DCHECK(r->plan->entries[id].rank == BERTH__NO_RANK, "[R4] what has a place is served there");
     berth_status status = serve_by_inner(r, w, out);
-    if (status == BERTH_OK && berth__plan_is_displaced(&r->plan->entries[id]))
+    if (!status && berth__plan_is_displaced(&r->plan->entries[id]))
         r->report.displaced++;
-    else if (status == BERTH_OK)
+    else if (!status)
         r->report.outside_plan++;
     return status;
 }
@@ -156,6 +162,7 @@ static const char *label_of(const berth__replay *r, uint32_t id)
 static berth_status refuse(berth__replay *r, berth_deviation_reason reason, uint32_t id, uint64_t expected,
                            uint64_t got)
 {
+    BERTH_DCHECK(r->strict, "[R10] an elastic run refuses nothing");
     r->report.refused++;
     const char *label = label_of(r, id);
     return berth__fail(BERTH_MISMATCH,
@@ -175,7 +182,7 @@ static berth_status deviate(berth__replay *r, const berth__wanted *w, berth_devi
     if (r->strict)
         return refuse(r, reason, id, expected, got);
     berth_status status = serve_by_inner(r, w, out);
-    if (status == BERTH_OK)
+    if (!status)
         r->report.by_fallback++;
     return status;
 }
@@ -184,6 +191,7 @@ static berth_status deviate(berth__replay *r, const berth__wanted *w, berth_devi
 static berth_status deviate_unmatched(berth__replay *r, const berth__wanted *w, void **out)
 {
     uint32_t count = r->plan->count;
+    BERTH_DCHECK(r->tracked && r->expected <= count, "[R7] no allocation past the end is due");
     uint32_t id = r->slip < count - r->expected && !r->strict ? r->expected + r->slip : r->expected;
     if (id >= count || r->expected >= count)
         return deviate(r, w, BERTH_DEVIATION_PAST_END, count, count, w->size_bytes, out);
@@ -196,7 +204,7 @@ static berth_status deviate_unmatched(berth__replay *r, const berth__wanted *w, 
         status = deviate(r, w, BERTH_DEVIATION_ALIGNMENT, id, e->alignment, w->alignment, out);
     else
         status = deviate(r, w, BERTH_DEVIATION_LABEL, id, e->size_bytes, w->size_bytes, out);
-    if (status == BERTH_OK)
+    if (!status)
         r->slip = slip;
     return status;
 }
@@ -224,9 +232,13 @@ static berth_status zero(berth__replay *r, const berth__wanted *w, void *p)
 /* The place of `id` is free: takes it. */
 static berth_status take_place(berth__replay *r, const berth__wanted *w, uint32_t id, void **out)
 {
-    void *p = r->head.base + r->plan->entries[id].offset;
+    char *p = r->head.base + r->plan->entries[id].offset;
+    BERTH_DCHECK(holder(r, &r->plan->entries[id]) == UINT32_MAX,
+                 "[R4] nothing live holds a part of the place");
+    BERTH_DCHECK(berth__block_holds(r->block, p) && berth__block_holds(r->block, p + w->size_bytes - 1),
+                 "[R2] the place lies in the block");
     berth_status status = zero(r, w, p);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__replay_add(r, id, w->size_bytes);
     *out = p;
@@ -241,12 +253,13 @@ static berth_status allocate_tracked(berth__replay *r, const berth__wanted *w, v
         return deviate_unmatched(r, w, out);
     while (r->expected < id)
         berth__replay_skip(r);
+    BERTH_DCHECK(id <= r->expected, "[R3] what was found is due now, or was passed over");
     const berth__plan_entry *e = &r->plan->entries[id];
     if (e->rank == BERTH__NO_RANK) {
         berth_status status = serve_outside(r, w, id, out);
-        if (status == BERTH_OK && id == r->expected)
+        if (!status && id == r->expected)
             berth__replay_advance(r, true);
-        else if (status == BERTH_OK)
+        else if (!status)
             berth__replay_unskip(r, id);
         return status;
     }
@@ -254,7 +267,7 @@ static berth_status allocate_tracked(berth__replay *r, const berth__wanted *w, v
     if (held_by == UINT32_MAX)
         return take_place(r, w, id, out);
     berth_status status = deviate(r, w, BERTH_DEVIATION_HELD, id, e->size_bytes, held_by, out);
-    if (status == BERTH_OK && id == r->expected)
+    if (!status && id == r->expected)
         berth__replay_advance(r, false);
     return status;
 }
@@ -263,6 +276,7 @@ static berth_status allocate_tracked(berth__replay *r, const berth__wanted *w, v
 static void learn_label(const berth__replay *r, uint32_t step, const char *label)
 {
     const char **labels = r->head.labels;
+    BERTH_DCHECK(step < r->plan->step_count, "[R7] there is a label for every step");
     if (labels && label && __atomic_load_n(&labels[step], __ATOMIC_RELAXED) != label)
         __atomic_store_n(&labels[step], label, __ATOMIC_RELAXED);
 }
@@ -275,20 +289,25 @@ static bool allocate_in_step(berth__replay *r, const berth__wanted *w, void **ou
     if (here >= r->plan->step_count || berth__replay_frees_at(r->plan, here))
         return false;
     uint32_t id = r->plan->step_ids[here];
+    BERTH_DCHECK(r->plan->entries[id].step == here,
+                 "[R3] the allocation that is due is the one at the position");
     r->expected = id;
     r->slip = 0;
     if (!berth__match_same(r, id, w) && !(r->shrinks && berth__match(r, w) == id))
         return false;
     if (step->size_bytes == BERTH_STEP_FREE) {
         *status = serve_outside(r, w, id, out);
-        r->outside += *status == BERTH_OK;
+        r->outside += !*status;
     } else {
+        BERTH_DCHECK(step->size_bytes == r->plan->entries[id].size_bytes &&
+                         step->offset == r->plan->entries[id].offset,
+                     "[R2] a step says what its allocation does");
         *status = zero(r, w, r->head.base + step->offset);
-        *out = *status == BERTH_OK ? r->head.base + step->offset : NULL;
-        if (*status == BERTH_OK)
+        *out = !*status ? r->head.base + step->offset : NULL;
+        if (!*status)
             berth__replay_note_short(r, id, w->size_bytes);
     }
-    if (*status != BERTH_OK)
+    if (*status)
         return true;
     learn_label(r, here, w->label);
     __atomic_store_n(&r->head.next, step + 1, __ATOMIC_RELAXED);
@@ -309,7 +328,7 @@ static berth_status replay_allocate(berth__replay *r, size_t size_bytes, size_t 
     take_remote(r);
     berth_stream *stream = request->stream ? request->stream : r->default_stream;
     berth_status status = stream == r->head.stream ? BERTH_OK : berth__streams_switch(r, stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (may_enter_step(r))
         berth__replay_enter_step(r);
@@ -322,6 +341,8 @@ static berth_status replay_allocate(berth__replay *r, size_t size_bytes, size_t 
 berth_status berth__replay_allocate(berth__replay *r, size_t size_bytes, size_t alignment,
                                     const berth_request *request, void **out)
 {
+    BERTH_DCHECK(berth__run_is_mine(&r->head), "[R14] a scope is its thread's");
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B2] the inner allocator is not asked under a lock");
     berth_status status = replay_allocate(r, size_bytes, alignment, request, out);
     berth__replay_keep_watching(r);
     return status;
@@ -335,6 +356,7 @@ static const berth__plan_entry *ledger_find(const berth__ledger *ledger, const b
 {
     if (ledger->live == 0)
         return NULL;
+    BERTH_DCHECK(c->rank_count > 0, "[R3] what is live has a place");
     uint32_t low = 0, high = c->rank_count; /* the last rank at or below the offset */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
@@ -352,11 +374,12 @@ static const berth__plan_entry *ledger_find(const berth__ledger *ledger, const b
 
 static bool in_block(const berth__replay *r, const void *p)
 {
-    return (uintptr_t)p - (uintptr_t)r->head.base < r->block->bytes;
+    return berth__block_holds(r->block, p);
 }
 
 const berth__plan_entry *berth__replay_find(berth__replay *r, const void *p)
 {
+    BERTH_DCHECK(berth__run_is_mine(&r->head), "[R14] a scope is its thread's");
     if (!in_block(r, p))
         return NULL;
     take_remote(r);
@@ -367,6 +390,7 @@ const berth__plan_entry *berth__replay_find(berth__replay *r, const void *p)
 
 static berth_status refuse_free(berth__replay *r, uint64_t offset)
 {
+    BERTH_DCHECK(r->tracked, "[R3] the ledger knows what is live");
     const berth__plan_entry *e = ledger_find(&r->block->ledger, r->plan, offset);
     uint32_t id = e ? (uint32_t)(e - r->plan->entries) : r->expected;
     r->report.bad_frees++;
@@ -394,7 +418,7 @@ static berth_status free_straggler(berth__replay *r, uint64_t offset, berth_stre
     if (status != BERTH_OUT_OF_HOST_MEMORY)
         return status;
     status = berth_stream_synchronize(stream);
-    return status == BERTH_OK ? free_straggler(r, offset, NULL) : status;
+    return !status ? free_straggler(r, offset, NULL) : status;
 }
 
 static berth_status free_tracked(berth__replay *r, uint64_t offset)
@@ -403,10 +427,11 @@ static berth_status free_tracked(berth__replay *r, uint64_t offset)
     if (rank == BERTH__NO_RANK || !berth__ledger_has(&r->block->ledger, rank))
         return refuse_free(r, offset);
     berth_status status = r->own_uses ? berth__uses_join(r, offset) : BERTH_OK;
-    if (status != BERTH_OK)
+    if (status)
         return status;
     uint32_t id = r->block->ledger.ids[rank];
     bool early = is_early(r, id);
+    BERTH_DCHECK(r->plan->entries[id].offset == offset, "[R3] a rank stands for one offset");
     hide(r, id);
     berth__replay_remove(r, rank);
     return early ? note_early(r, id) : BERTH_OK;
@@ -422,7 +447,7 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
     }
     if (stream && stream != r->head.stream) {
         berth_status status = berth__streams_join(r, stream);
-        if (status != BERTH_OK)
+        if (status)
             return status;
     }
     if (step->size_bytes == BERTH_STEP_FREE && step->offset == offset) {
@@ -437,6 +462,7 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
 
 berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_bytes, berth_stream *stream)
 {
+    BERTH_DCHECK(berth__run_is_mine(&r->head), "[R14] a scope is its thread's");
     take_remote(r);
     berth__replay_keep_watching(r);
     if (in_block(r, p))
@@ -444,6 +470,7 @@ berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_byt
     uint64_t size = size_bytes;
     bool ours = berth__planned_may_own(r->planned, p); /* another scope's straggler: it is counted there */
     if (r->fallback.count && berth__handed_take(&r->fallback, p, &size)) {
+        BERTH_DCHECK(r->fallback_live >= size, "[R11] what is freed was counted");
         berth__replay_measure_now(r);
         r->fallback_live -= size;
     }
@@ -452,7 +479,7 @@ berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_byt
     /* Without a stream of its own it is the scope's stream that has used it. */
     berth_status status =
         berth__planned_free_foreign(r->planned, p, size_bytes, stream ? stream : r->default_stream);
-    if (status == BERTH_OK)
+    if (berth__free_is_done(status))
         berth__count_beside(r, -less_bytes);
     return status;
 }
@@ -464,6 +491,7 @@ berth_status berth__replay_record_use(berth__replay *r, const void *p, berth_str
         return berth__fail(BERTH_NOT_FOUND,
                            "the pointer lies in the planned block, but nothing is live there");
     bool added = false;
+    BERTH_DCHECK(r->tracked, "[R9] a run with uses of its own is tracked: every free of it is seen");
     berth__planned_lock(r->planned);
     berth_status status = berth__uses_add(r->block, e->offset, stream, &added);
     if (added) {
@@ -486,5 +514,6 @@ void berth__replay_settle(berth__replay *r)
     berth__count_run(r);
     berth__replay_measure_end(r);
     r->expected = r->plan->count;
+    BERTH_DCHECK(atomic_load(&r->counted.live_bytes) == 0, "[R3] at the end of a plan nothing of it is live");
     berth__ledger_clear(&r->block->ledger);
 }

@@ -27,11 +27,11 @@ typedef struct berth__block berth__block;
 
 /* Stream `stream`, retained, works on the live allocation at `offset`; BERTH__NOWHERE: on one that was freed
  * after its scope. */
-typedef struct berth__use {
+typedef struct berth__replay_use {
     uint64_t offset;
     berth_stream *stream;
     bool counted; /* in the running scope's own_uses */
-} berth__use;
+} berth__replay_use;
 
 /* A stream that works on a block, or has. */
 typedef struct berth__mark {
@@ -101,6 +101,13 @@ typedef enum berth__block_state {
     BERTH__BLOCK_RUNNING, /* for a scope, or for a thread that makes it ready or puts it away */
 } berth__block_state;
 
+/* Memory of a block that is in several pieces. */
+typedef struct berth__piece {
+    char *base;
+    size_t bytes;
+    size_t given_bytes; /* what the inner allocator counts for it */
+} berth__piece;
+
 /* A block. What is live in it after its scope are stragglers, which any thread frees; a block with stragglers
  * may run again, around them. The lock of `planned` guards all but what is said to be the runner's. */
 struct berth__block {
@@ -109,6 +116,9 @@ struct berth__block {
     size_t bytes;
     size_t given_bytes; /* what the inner allocator counts for it */
     size_t alignment;
+    berth__piece *pieces; /* NULL: it is one; else rising, `base` is the first's and `bytes` all of theirs */
+    size_t piece_count;
+    berth__plan_content *split; /* the plan as it lies in the pieces, retained; no other one runs there */
     berth__block_state state;
     berth__plan_content *plan;     /* retained; NULL: no scope runs on it */
     berth__plan_range *stragglers; /* rising; room for those of the scope that runs, too */
@@ -118,7 +128,7 @@ struct berth__block {
     bool keeps;                     /* counted in planned->keepers: there are, or were just now, stragglers */
     uint64_t *remote;    /* bits by rank: freed by other threads, not yet seen by the running one */
     size_t remote_words; /* replay.head.pending says whether any is set */
-    berth__use *uses;
+    berth__replay_use *uses;
     size_t use_count, use_room;
     /* the runner's */
     berth__mark *marks;
@@ -176,8 +186,9 @@ typedef struct berth__recorder {
     berth__plan_content *expected; /* validating: what to compare with */
     berth_solve_options solve;
     bool has_solve;
-    bool failed;          /* out of memory: what is recorded is not complete */
-    berth_stream *stream; /* retained: of requests and frees that name none; NULL: none */
+    bool failed;            /* out of memory: what is recorded is not complete */
+    size_t least_alignment; /* of every allocation, whatever is asked for */
+    berth_stream *stream;   /* retained: of requests and frees that name none; NULL: none */
     berth__handed live;
     berth_plan_allocation *allocations;
     uint32_t *free_order;
@@ -196,15 +207,17 @@ berth_plan *berth__planned_choose(berth__planned *planned, const berth_run_optio
 /* A free of a pointer that is not in the calling thread's own block. */
 berth_status berth__planned_free_foreign(berth__planned *planned, void *p, size_t size_bytes,
                                          berth_stream *stream);
-/* Asks the inner allocator; one that answers BERTH_OK without a block is BERTH_INTERNAL. */
-berth_status berth__inner_gave_nothing(berth__planned *planned, size_t size_bytes) BERTH__COLD;
+/* Asks the inner allocator. Refused for want of memory, it is asked again when idle blocks have gone back to it:
+ * nothing fails beside memory that nobody uses. One that answers BERTH_OK without a block is BERTH_INTERNAL. */
+berth_status berth__inner_answered(berth__planned *planned, berth_status status, size_t size_bytes,
+                                   size_t alignment, const berth_request *request, void **out) BERTH__COLD;
 static inline berth_status berth__inner_allocate(berth__planned *planned, size_t size_bytes, size_t alignment,
                                                  const berth_request *request, void **out)
 {
     berth_status status = berth__allocate(planned->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_LIKELY(status != BERTH_OK || *out || size_bytes == 0))
+    if (BERTH_LIKELY(!status && (*out || size_bytes == 0)))
         return status;
-    return berth__inner_gave_nothing(planned, size_bytes);
+    return berth__inner_answered(planned, status, size_bytes, alignment, request, out);
 }
 /* Whether a pointer may lie in a block; false: it does not. */
 static inline bool berth__planned_may_own(const berth__planned *planned, const void *pointer)
@@ -219,6 +232,15 @@ static inline void berth__planned_lock(berth__planned *planned)
 {
     berth__mutex_lock(&planned->guard.lock, BERTH__RANK_REPLAY);
 }
+/* For assertions: the calling thread has the lock; and the calling thread's scope is this one. */
+static inline bool berth__planned_is_locked(void)
+{
+    return berth__rank_is_held(BERTH__RANK_REPLAY);
+}
+static inline bool berth__run_is_mine(const berth_run *run)
+{
+    return berth_run_current() == run;
+}
 static inline void berth__planned_unlock(berth__planned *planned)
 {
     berth__mutex_unlock(&planned->guard.lock, BERTH__RANK_REPLAY);
@@ -230,13 +252,33 @@ static inline void berth__planned_unlock(berth__planned *planned)
 berth_status berth__block_take(berth__planned *planned, berth__plan_content *plan, berth__block **out);
 /* The scope has ended: what is live in its ledger are stragglers from now on. */
 void berth__block_give(berth__planned *planned, berth__block *block);
+/* For assertions, with the lock: its stragglers rise, are disjoint and lie in it, and their sums are right. */
+bool berth__block_is_valid(const berth__block *block);
 /* Gives its memory back and frees it. Nobody else sees it any more. */
 void berth__block_free(berth__planned *planned, berth__block *block);
 /* With the lock: takes idle blocks off the list while more than `keep` bytes are idle. */
 berth__block *berth__blocks_take_idle(berth__planned *planned, size_t keep, size_t *bytes);
 void berth__blocks_free(berth__planned *planned, berth__block *blocks);
+/* The inner allocator has refused a request: gives it idle blocks back, those that streams have passed; only if
+ * there are none and `waits`, the others. False: nothing was idle. Without the lock. */
+bool berth__blocks_make_room(berth__planned *planned, bool waits);
 /* With the lock. */
 berth__block *berth__block_find(const berth__planned *planned, const void *p);
+/* What the inner allocator counts for memory that it gave. */
+size_t berth__block_given(berth__planned *planned, const void *base, size_t bytes);
+/* With the lock: blocks may lie from `low` to `high`. */
+void berth__planned_reach(berth__planned *planned, uintptr_t low, uintptr_t high);
+/* Between pieces lies somebody else's memory. By the runner, or with the lock. */
+bool berth__block_holds(const berth__block *block, const void *p);
+
+/* ---- pieces.c: blocks in several pieces --------------------------------------------------------------- */
+
+/* Takes pieces for `plan`, no larger than the source gives them, for a block that has no memory. `whole_refused`: one
+ * block of the plan's size was. BERTH_OK; else as the source answers, or BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__pieces_take(berth__planned *planned, berth__block *block, berth__plan_content *plan,
+                                size_t alignment, bool whole_refused);
+/* Gives all of them back. */
+void berth__pieces_give(berth__planned *planned, berth__block *block);
 /* Bytes of all blocks, and of the stragglers in them. */
 void berth__blocks_held(berth__planned *planned, uint64_t *bytes, uint64_t *straggler_bytes);
 
@@ -320,6 +362,9 @@ void berth__replay_settle(berth__replay *replay);
 /* What was asked for: planned sizes unless somebody asked for less. By the runner. */
 static inline uint64_t berth__replay_asked(const berth__replay *replay, uint32_t id)
 {
+    BERTH_DCHECK(id < replay->plan->count, "[R7] the allocation is the plan's");
+    BERTH_DCHECK(!replay->block->is_short || id < replay->block->short_room,
+                 "[R7] there is a note for every planned allocation");
     return replay->plan->entries[id].size_bytes -
            (replay->block->is_short ? replay->block->short_bytes[id] : 0);
 }
@@ -408,6 +453,8 @@ void berth__report_note(berth_report *report, berth_deviation_reason reason, uin
                         uint64_t got, const char *label);
 /* Fill what the caller's struct has room for; NULL is a no-op. */
 void berth__report_give(const berth_report *report, berth_report *out);
+/* What all blocks hold once the scope's own is given back. */
+void berth__report_give_held(berth__planned *planned, berth_report *out);
 void berth__difference_give(const berth_difference *difference, berth_difference *out);
 
 #endif

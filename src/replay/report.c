@@ -29,6 +29,19 @@ void berth__report_give(const berth_report *r, berth_report *out)
         out->struct_size = struct_size;
 }
 
+void berth__report_give_held(berth__planned *planned, berth_report *out)
+{
+    uint64_t held_bytes = 0, straggler_bytes = 0;
+    if (!out)
+        return;
+    berth__blocks_held(planned, &held_bytes, &straggler_bytes);
+    BERTH_DCHECK(straggler_bytes <= held_bytes, "[R5] what is live in blocks lies in them");
+    if (out->struct_size >= offsetof(berth_report, held_bytes) + sizeof held_bytes)
+        out->held_bytes = held_bytes;
+    if (out->struct_size >= offsetof(berth_report, straggler_bytes) + sizeof straggler_bytes)
+        out->straggler_bytes = straggler_bytes;
+}
+
 void berth__difference_give(const berth_difference *d, berth_difference *out)
 {
     if (!out)
@@ -132,7 +145,7 @@ size_t berth_report_text(const berth_report *r, char *out, size_t room)
     berth_report full = BERTH_REPORT_INIT; /* an older caller's lacks the last figures */
     memcpy(&full, r, r->struct_size < sizeof full ? r->struct_size : sizeof full);
     r = &full;
-    if (r->status != BERTH_OK)
+    if (r->status)
         add(&t, "not replayed: %s\n", berth_status_words(r->status));
     add(&t, "%llu of %llu planned allocations served from the plan%s%s\n", (unsigned long long)r->from_plan,
         (unsigned long long)r->planned, r->strict ? ", strict" : "", r->stale ? ", stale plan" : "");
@@ -141,9 +154,12 @@ size_t berth_report_text(const berth_report *r, char *out, size_t room)
         "live\n",
         (unsigned long long)r->by_fallback, (unsigned long long)r->outside_plan,
         (unsigned long long)r->refused, (unsigned long long)r->bad_frees, (unsigned long long)r->stragglers);
-    add(&t, "peak %llu bytes: block %llu + fallback %llu; one by one %llu\n",
+    add(&t, "peak %llu bytes: block %llu + fallback %llu; %llu live at once",
         (unsigned long long)r->peak_with_plan_bytes, (unsigned long long)r->block_bytes,
         (unsigned long long)r->fallback_bytes, (unsigned long long)r->peak_without_plan_bytes);
+    if (r->separate_bytes)
+        add(&t, ", %llu if nothing were reused", (unsigned long long)r->separate_bytes);
+    add(&t, "\n");
     if (r->displaced || r->straggler_bytes)
         add(&t, "%llu displaced; %llu bytes outlive their scopes, %llu are held in blocks\n",
             (unsigned long long)r->displaced, (unsigned long long)r->straggler_bytes,

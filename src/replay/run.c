@@ -6,13 +6,9 @@
 
 const berth_step berth__nothing_expected = {BERTH_STEP_FREE, BERTH__NOWHERE};
 
-/* Never NULL, so that the hot path has one thing less to ask: without a scope it is of no allocator. */
-static berth_run no_run = {.next = &berth__nothing_expected};
-static _Thread_local berth_run *current = &no_run;
-
 berth_run *berth_run_current(void)
 {
-    return current->allocator ? current : NULL;
+    return berth__run_now->allocator ? berth__run_now : NULL;
 }
 
 /* ---- Hot --------------------------------------------------------------------------------------------- */
@@ -29,8 +25,9 @@ static berth_status allocate_slow(berth_run *run, size_t size_bytes, size_t alig
 static __attribute__((noinline)) berth_status pass_on(void *self, size_t size_bytes, size_t alignment,
                                                       const berth_request *request, void **out)
 {
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B2] the inner allocator is not asked under a lock");
     berth_status status = berth__inner_allocate(self, size_bytes, alignment, request, out);
-    if (BERTH_LIKELY(status == BERTH_OK))
+    if (BERTH_LIKELY(!status))
         berth__count_largest(self, size_bytes);
     return status;
 }
@@ -38,6 +35,7 @@ static __attribute__((noinline)) berth_status pass_on(void *self, size_t size_by
 /* Labels by address: one that is another, or was not seen here yet, is read on the slow path. */
 static inline bool has_other_label(const berth_run *run, const berth_step *step, const berth_request *request)
 {
+    BERTH_DCHECK(step >= run->first, "[R7] the step is one of the plan's");
     const char *label = berth__label_text(request);
     return label && label != __atomic_load_n(&run->labels[step - run->first], __ATOMIC_RELAXED);
 }
@@ -45,7 +43,7 @@ static inline bool has_other_label(const berth_run *run, const berth_step *step,
 BERTH_HOT berth_status berth__planned_allocate(void *self, size_t size_bytes, size_t alignment,
                                                const berth_request *request, void **out)
 {
-    berth_run *run = current;
+    berth_run *run = berth__run_now;
     if (BERTH_UNLIKELY(run->allocator != self))
         return pass_on(self, size_bytes, alignment, request, out);
     const berth_step *step = run->next;
@@ -58,6 +56,10 @@ BERTH_HOT berth_status berth__planned_allocate(void *self, size_t size_bytes, si
         BERTH_UNLIKELY(request->stream != run->stream) ||
         BERTH_UNLIKELY(run->labels && has_other_label(run, step, request)))
         return allocate_slow(run, size_bytes, alignment, request, out);
+    BERTH_DCHECK(run->kind == BERTH_RUN_REPLAY && step->offset != BERTH__NOWHERE,
+                 "[R3] only a replay expects something, at a place of its plan");
+    BERTH_DCHECK(berth__block_holds(((const berth__replay *)run)->block, run->base + step->offset),
+                 "[R2] the place lies in the block");
     __atomic_store_n(&run->next, step + 1, __ATOMIC_RELAXED);
     *out = run->base + step->offset;
     return BERTH_OK;
@@ -72,12 +74,14 @@ static berth_status deallocate_slow(berth_run *run, void *p, size_t size_bytes, 
 
 BERTH_HOT berth_status berth__planned_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
-    berth_run *run = current;
+    berth_run *run = berth__run_now;
     if (BERTH_UNLIKELY(run->allocator != self))
         return berth__planned_free_foreign(self, p, size_bytes, stream);
     const berth_step *step = run->next;
     if (BERTH_UNLIKELY(!berth_run_expects_free(run, p) || (stream && stream != run->stream)))
         return deallocate_slow(run, p, size_bytes, stream);
+    BERTH_DCHECK(run->kind == BERTH_RUN_REPLAY && step->size_bytes == BERTH_STEP_FREE,
+                 "[R3] only a replay expects something, and this is a free");
     __atomic_store_n(&run->next, step + 1, __ATOMIC_RELAXED);
     return BERTH_OK;
 }
@@ -136,11 +140,11 @@ static _Thread_local bool exit_noted; /* this thread's destructor will run */
 static void on_thread_exit(void *value)
 {
     (void)value;
-    if (!current->allocator)
+    if (!berth__run_now->allocator)
         return;
     berth__log(BERTH_LOG_WARNING, "a thread exits inside a %s scope; the scope is ended for it",
-               kind_name(current->kind));
-    end_run(current, NULL);
+               kind_name(berth__run_now->kind));
+    end_run(berth__run_now, NULL);
 }
 
 static void make_exit_key(void)
@@ -164,10 +168,10 @@ berth_status berth__run_options_read(const berth_run_options *from, berth_run_op
 
 berth_status berth__run_may_open(void)
 {
-    if (!current->allocator)
+    if (!berth__run_now->allocator)
         return BERTH_OK;
     return berth__fail(BERTH_BUSY, "a %s scope is open on this thread; scopes do not nest, end it first",
-                       kind_name(current->kind));
+                       kind_name(berth__run_now->kind));
 }
 
 static void count_late(void *run)
@@ -178,39 +182,42 @@ static void count_late(void *run)
 berth_status berth__run_open(berth_run *run, berth_allocator *planned, berth_run_kind kind)
 {
     berth_status status = berth__run_may_open();
-    if (status != BERTH_OK)
+    if (status)
         return status;
+    BERTH_DCHECK(!run->allocator && run->next,
+                 "[R14] a scope is opened once, and expects something or nothing");
     run->kind = kind;
     run->allocator = berth_allocator_retain(planned);
-    current = run;
+    berth__run_now = run;
     if (kind == BERTH_RUN_REPLAY && planned->metered)
         berth__counts_late = (berth__late_counter){count_late, run};
     if (!exit_noted) {
         pthread_once(&exit_once, make_exit_key);
-        exit_noted = exit_key_made && pthread_setspecific(exit_key, &no_run) == 0;
+        exit_noted = exit_key_made && pthread_setspecific(exit_key, &berth__no_run) == 0;
     }
     return BERTH_OK;
 }
 
 berth_run *berth__run_find(berth_allocator *planned, berth_run_kind kind)
 {
-    if (planned && current->allocator == planned && current->kind == kind)
-        return current;
-    if (!current->allocator)
+    if (planned && berth__run_now->allocator == planned && berth__run_now->kind == kind)
+        return berth__run_now;
+    if (!berth__run_now->allocator)
         berth__fail(BERTH_NOT_FOUND, "no scope is open on this thread; a %s scope was to be ended",
                     kind_name(kind));
     else
         berth__fail(BERTH_NOT_FOUND,
                     "the scope open on this thread is a %s scope of %s allocator, not the %s scope asked for",
-                    kind_name(current->kind), current->allocator == planned ? "this" : "another",
-                    kind_name(kind));
+                    kind_name(berth__run_now->kind),
+                    berth__run_now->allocator == planned ? "this" : "another", kind_name(kind));
     return NULL;
 }
 
 void berth__run_close(void)
 {
+    BERTH_DCHECK(berth__run_now->allocator, "[R14] a scope is closed once");
     berth__counts_late = (berth__late_counter){0};
-    current = &no_run;
+    berth__run_now = &berth__no_run;
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------------ */
@@ -223,20 +230,26 @@ static void tell_failure(berth_run_kind kind, berth_status status, void *result)
     berth_report report = BERTH_REPORT_INIT;
     difference.status = report.status = status;
     /* Nothing of an earlier run is left in them. */
+    if (kind == BERTH_RUN_RECORD && result)
+        *(berth_status *)result = status;
     if (kind == BERTH_RUN_VALIDATE)
         berth__difference_give(&difference, result);
     if (kind == BERTH_RUN_REPLAY)
         berth__report_give(&report, result);
 }
 
-berth_run_guard berth_run_guard_begin(berth_allocator *planned, berth_run_kind kind, void *result)
+berth_run_guard berth_run_guard_begin(berth_allocator *planned, berth_run_kind kind,
+                                      const berth_run_options *options, void *result)
 {
     berth_run_guard guard = {.planned = planned, .kind = kind, .result = result};
-    berth_status status = kind == BERTH_RUN_RECORD     ? berth_record_begin(planned, NULL)
-                          : kind == BERTH_RUN_VALIDATE ? berth_validate_begin(planned, NULL)
-                                                       : berth_replay_begin(planned, NULL);
-    if (status == BERTH_OK)
+    berth_status status = kind == BERTH_RUN_RECORD     ? berth_record_begin(planned, options)
+                          : kind == BERTH_RUN_VALIDATE ? berth_validate_begin(planned, options)
+                                                       : berth_replay_begin(planned, options);
+    if (!status) {
+        if (kind == BERTH_RUN_RECORD && result)
+            *(berth_status *)result = BERTH_OK; /* unless its end says otherwise */
         return guard;
+    }
     tell_failure(kind, status, result);
     guard.planned = NULL;
     return guard;
@@ -247,10 +260,12 @@ void berth_run_guard_end(berth_run_guard *guard)
     if (!guard || !guard->planned)
         return;
     /* The body may have ended the scope itself; then there is nothing left to do. */
-    if (current->allocator != guard->planned || current->kind != guard->kind)
+    if (berth__run_now->allocator != guard->planned || berth__run_now->kind != guard->kind)
         return;
-    berth_status status = end_run(current, guard->result);
-    if (status != BERTH_OK && guard->kind == BERTH_RUN_RECORD)
+    berth_status status = end_run(berth__run_now, guard->result);
+    if (guard->kind == BERTH_RUN_RECORD && guard->result)
+        *(berth_status *)guard->result = status;
+    if (status && guard->kind == BERTH_RUN_RECORD)
         berth__log(BERTH_LOG_ERROR, "the recording could not be planned, the plan stays empty: %s",
                    berth_last_error()->message);
     guard->planned = NULL;

@@ -21,6 +21,7 @@ static size_t place_of(const berth__block *b, uint64_t offset)
 
 const berth__plan_range *berth__straggler_find(const berth__block *b, uint64_t offset)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] stragglers are any thread's, with the lock");
     size_t at = place_of(b, offset);
     return at < b->straggler_count && b->stragglers[at].offset <= offset ? &b->stragglers[at] : NULL;
 }
@@ -28,7 +29,9 @@ const berth__plan_range *berth__straggler_find(const berth__block *b, uint64_t o
 static void straggler_add(berth__block *b, berth__plan_range range)
 {
     size_t at = place_of(b, range.offset);
-    BERTH_DCHECK(b->straggler_count < b->straggler_room, "room was made when the scope began");
+    BERTH_DCHECK(at == b->straggler_count || b->stragglers[at].offset >= range.offset + range.size_bytes,
+                 "[R2] no two live blocks overlap");
+    BERTH_DCHECK(b->straggler_count < b->straggler_room, "[R5] room was made when the scope began");
     memmove(&b->stragglers[at + 1], &b->stragglers[at], (b->straggler_count - at) * sizeof *b->stragglers);
     b->stragglers[at] = range;
     b->straggler_count++;
@@ -42,6 +45,7 @@ static void take_remote(berth__block *b)
     for (size_t w = 0; w < b->remote_words; w++)
         for (; b->remote[w]; b->remote[w] &= b->remote[w] - 1) {
             uint32_t rank = (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(b->remote[w]);
+            BERTH_DCHECK(rank < b->plan->rank_count, "[R7] others free places of the plan that runs");
             berth__uses_loosen(b, b->plan->rank_offsets[rank]);
             if (!berth__ledger_has(&b->ledger, rank))
                 continue;
@@ -52,6 +56,8 @@ static void take_remote(berth__block *b)
 
 void berth__stragglers_keep(berth__planned *p, berth__block *b)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] stragglers are any thread's, with the lock");
+    BERTH_DCHECK(berth__block_is_valid(b), "[R2] what outlived earlier scopes is disjoint, and in the block");
     take_remote(b);
     for (uint32_t rank = b->ledger.live ? berth__ledger_next(&b->ledger, 0) : BERTH__LEDGER_NONE;
          rank != BERTH__LEDGER_NONE; rank = berth__ledger_next(&b->ledger, rank + 1)) {
@@ -73,6 +79,8 @@ void berth__stragglers_keep(berth__planned *p, berth__block *b)
 berth_status berth__straggler_free(berth__block *b, uint64_t offset, berth_stream *stream, bool *last,
                                    uint64_t *asked_bytes)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] stragglers are any thread's, with the lock");
+    BERTH_DCHECK(berth__block_is_valid(b), "[R2] what outlives its scope is disjoint, and in the block");
     *last = false;
     *asked_bytes = 0;
     size_t at = place_of(b, offset);
@@ -88,6 +96,7 @@ berth_status berth__straggler_free(berth__block *b, uint64_t offset, berth_strea
     berth__account_sub(b->stragglers[at].tag, *asked_bytes);
     b->straggler_count--;
     memmove(&b->stragglers[at], &b->stragglers[at + 1], (b->straggler_count - at) * sizeof *b->stragglers);
+    BERTH_DCHECK(berth__block_is_valid(b), "[R2] what is left is disjoint, and in the block");
     *last = b->straggler_count == 0 && b->state == BERTH__BLOCK_IDLE;
     if (*last)
         b->state = BERTH__BLOCK_RUNNING;

@@ -54,6 +54,7 @@ static berth_status note_stream(berth__block *b, berth_stream *stream)
 
 static void let_go(berth__mark *mark)
 {
+    BERTH_DCHECK(!mark->owed || berth__is_child(), "[R9] a stream is let go of once it is marked");
     berth__stream_release(mark->stream);
     mark->stream = NULL;
     mark->owed = false;
@@ -62,6 +63,8 @@ static void let_go(berth__mark *mark)
 /* Marks what the stream has been given so far; if it cannot be marked, waits for it. */
 static berth_status mark_now(berth__mark *mark)
 {
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B2] no driver is called under a lock");
+    BERTH_DCHECK(mark->stream, "[R9] what is marked is a stream");
     berth_status status = BERTH_OK;
     if (mark->event && !berth_device_equal(mark->event->device, mark->stream->device)) {
         berth_event_destroy(mark->event);
@@ -69,20 +72,23 @@ static berth_status mark_now(berth__mark *mark)
     }
     if (!mark->event)
         status = berth_event_create(berth_stream_device(mark->stream), &mark->event);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_event_record(mark->event, mark->stream);
-    mark->pending = status == BERTH_OK;
-    if (status != BERTH_OK)
+    mark->pending = !status;
+    if (status)
         status = berth_stream_synchronize(mark->stream);
-    mark->owed = status != BERTH_OK; /* neither: the block is not used before one of them works */
+    mark->owed = status; /* neither: the block is not used before one of them works */
     return status;
 }
 
 /* `later` (NULL: the host) waits for a mark; what is owed is marked first. It stays pending. */
 static berth_status wait_for(berth_stream *later, berth__mark *mark)
 {
+    BERTH_DCHECK(!mark->owed || mark->stream || berth__is_child(),
+                 "[R9] a stream that is to be marked is held");
+    BERTH_DCHECK(!mark->pending || mark->event || berth__is_child(), "[R9] what is waited for has an event");
     berth_status status = mark->owed ? mark_now(mark) : BERTH_OK;
-    if (status == BERTH_OK && mark->pending)
+    if (!status && mark->pending)
         status = later ? berth_stream_wait_event(later, mark->event) : berth_event_wait(mark->event);
     return status;
 }
@@ -90,9 +96,10 @@ static berth_status wait_for(berth_stream *later, berth__mark *mark)
 berth_status berth__streams_begin(berth__replay *r, berth_stream *stream, bool inhabited)
 {
     berth__block *b = r->block;
+    BERTH_DCHECK(b->state == BERTH__BLOCK_RUNNING && b->plan, "[R14] marks are the runner's");
     for (size_t i = 0; i < b->mark_count; i++) {
         berth_status status = wait_for(stream, &b->marks[i]);
-        if (status != BERTH_OK)
+        if (status)
             return status;
     }
     /* Only now: had one failed, the next to begin must wait for all of them. */
@@ -104,7 +111,7 @@ berth_status berth__streams_begin(berth__replay *r, berth_stream *stream, bool i
             let_go(&b->marks[i]);
     }
     berth_status status = note_stream(b, stream);
-    if (status == BERTH_OK)
+    if (!status)
         r->head.stream = r->default_stream = stream;
     return status;
 }
@@ -121,6 +128,9 @@ static void record_mark(berth__mark *mark)
 void berth__streams_end(berth__replay *r, bool inhabited)
 {
     berth__block *b = r->block;
+    BERTH_DCHECK(b->state == BERTH__BLOCK_RUNNING && !b->plan, "[R14] marks are the runner's");
+    BERTH_DCHECK(!r->head.stream || mark_of(b, r->head.stream),
+                 "[R9] the stream that uses the block is held");
     for (size_t i = 0; i < b->mark_count; i++) {
         berth__mark *mark = &b->marks[i];
         if (!mark->stream)
@@ -136,6 +146,7 @@ void berth__streams_end(berth__replay *r, bool inhabited)
 
 void berth__marks_owe(berth__block *b, berth_stream *stream)
 {
+    BERTH_DCHECK(b->state == BERTH__BLOCK_RUNNING && stream, "[R14] marks are the runner's");
     if (note_stream(b, stream) == BERTH_OK)
         mark_of(b, stream)->owed = true;
     else if (berth_stream_synchronize(stream) != BERTH_OK)
@@ -155,6 +166,7 @@ bool berth__marks_owes(const berth__block *b)
 
 void berth__marks_pay(berth__block *b)
 {
+    BERTH_DCHECK(b->state == BERTH__BLOCK_RUNNING, "[R14] marks are the runner's");
     for (size_t i = 0; i < b->mark_count; i++) {
         if (b->marks[i].owed)
             record_mark(&b->marks[i]);
@@ -165,6 +177,7 @@ void berth__marks_pay(berth__block *b)
 
 bool berth__marks_passed(berth__block *b)
 {
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B2] no driver is called under a lock");
     for (size_t i = 0; i < b->mark_count; i++)
         if (b->marks[i].owed || (b->marks[i].pending && berth_event_query(b->marks[i].event) != BERTH_OK))
             return false;
@@ -174,9 +187,11 @@ bool berth__marks_passed(berth__block *b)
 berth_status berth__marks_settle(berth__block *b)
 {
     berth_status worst = BERTH_OK;
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B2] no driver is called under a lock");
+    BERTH_DCHECK(!b->plan || berth__is_child(), "[R5] nobody waits for the streams of a block that runs");
     for (size_t i = 0; i < b->mark_count; i++) {
         berth_status status = wait_for(NULL, &b->marks[i]);
-        if (status == BERTH_OK)
+        if (!status)
             b->marks[i].pending = false;
         else if (status != BERTH_DEVICE_LOST) /* work of a lost device never runs */
             worst = status;
@@ -199,27 +214,38 @@ void berth__marks_finish(berth__block *b)
 
 /* ---- Inside a scope ---------------------------------------------------------------------------------- */
 
-/* Makes `later` wait for what `earlier` has been given so far; the host if `later` is NULL. */
-static berth_status follow(berth_stream *later, berth_stream *earlier)
+static berth_status follow_now(berth_stream *later, berth_stream *earlier)
 {
     if (!later)
         return berth_stream_synchronize(earlier);
     berth_event *mark = NULL;
     berth_status status = berth_event_create(berth_stream_device(earlier), &mark);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_event_record(mark, earlier);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_stream_wait_event(later, mark);
     berth_event_destroy(mark);
     return status;
 }
 
+/* Makes `later` wait for what `earlier` has been given so far; the host if `later` is NULL. Work of a lost device never
+ * runs, so that nothing waits for it. */
+static berth_status follow(berth_stream *later, berth_stream *earlier)
+{
+    BERTH_DCHECK(!berth__planned_is_locked(), "[B2] no driver is called under a lock");
+    BERTH_DCHECK(earlier && later != earlier, "[R9] one stream waits for another");
+    berth_status status = follow_now(later, earlier);
+    bool is_lost = status == BERTH_DEVICE_LOST && berth_stream_query(earlier) == BERTH_DEVICE_LOST;
+    return is_lost ? BERTH_OK : status;
+}
+
 berth_status berth__streams_switch(berth__replay *r, berth_stream *stream)
 {
+    BERTH_DCHECK(stream != r->head.stream, "[R9] the run goes on on another stream");
     berth_status status = note_stream(r->block, stream);
-    if (status == BERTH_OK && r->head.stream)
+    if (!status && r->head.stream)
         status = follow(stream, r->head.stream);
-    if (status == BERTH_OK)
+    if (!status)
         r->head.stream = stream;
     return status;
 }
@@ -240,32 +266,37 @@ berth_status berth__streams_join(berth__replay *r, berth_stream *stream)
 
 berth_status berth__uses_add(berth__block *b, uint64_t offset, berth_stream *stream, bool *added)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] uses are any thread's, with the lock");
+    BERTH_DCHECK(stream && b->use_count <= b->use_room,
+                 "[R9] a stream is noted, and there is room for those before");
     *added = false;
     for (size_t i = 0; i < b->use_count; i++)
         if (b->uses[i].offset == offset && b->uses[i].stream == stream)
             return BERTH_OK;
     if (b->use_count == b->use_room) {
         size_t room = b->use_room ? b->use_room * 2 : 8;
-        berth__use *larger = berth__heap_realloc(b->uses, room * sizeof *larger);
+        berth__replay_use *larger = berth__heap_realloc(b->uses, room * sizeof *larger);
         if (!larger)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to note the use by a stream");
         b->uses = larger;
         b->use_room = room;
     }
-    b->uses[b->use_count++] = (berth__use){offset, berth__stream_retain(stream), false};
+    b->uses[b->use_count++] = (berth__replay_use){offset, berth__stream_retain(stream), false};
     *added = true;
     return BERTH_OK;
 }
 
 void berth__uses_loosen(berth__block *b, uint64_t offset)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] uses are any thread's, with the lock");
     for (size_t i = 0; i < b->use_count; i++)
         if (b->uses[i].offset == offset)
-            b->uses[i] = (berth__use){BERTH__NOWHERE, b->uses[i].stream, false};
+            b->uses[i] = (berth__replay_use){BERTH__NOWHERE, b->uses[i].stream, false};
 }
 
 berth_stream *berth__uses_take(berth__block *b, uint64_t offset)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] uses are any thread's, with the lock");
     for (size_t i = 0; i < b->use_count; i++) {
         if (b->uses[i].offset != offset)
             continue;
@@ -296,6 +327,7 @@ static void forget_use(berth__replay *r, uint64_t offset, berth_stream *stream)
     for (size_t i = 0; i < b->use_count && !gone; i++) {
         if (b->uses[i].offset != offset || b->uses[i].stream != stream)
             continue;
+        BERTH_DCHECK(r->own_uses >= b->uses[i].counted, "[R9] what is forgotten was counted");
         r->own_uses -= b->uses[i].counted;
         b->uses[i] = b->uses[--b->use_count];
         gone = true;
@@ -309,10 +341,10 @@ berth_status berth__uses_join(berth__replay *r, uint64_t offset)
 {
     for (berth_stream *stream; (stream = use_at(r, offset)) != NULL;) {
         berth_status status = berth__streams_join(r, stream);
-        if (status == BERTH_OK)
+        if (!status)
             forget_use(r, offset, stream);
         berth__stream_release(stream);
-        if (status != BERTH_OK)
+        if (status)
             return status;
     }
     return BERTH_OK;

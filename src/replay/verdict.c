@@ -21,6 +21,7 @@ typedef struct finding {
 
 static bool is_alike(const berth__recorder *r, size_t got, size_t expected)
 {
+    BERTH_DCHECK(got < r->count && expected < r->expected->count, "[R7] both have such an allocation");
     const berth_plan_allocation *g = &r->allocations[got];
     const berth__plan_entry *e = &r->expected->entries[expected];
     return g->size_bytes == e->size_bytes && g->alignment <= e->alignment &&
@@ -72,6 +73,7 @@ static finding compare_allocation(const berth__recorder *r, size_t id)
 /* The free of `id`, which the run and the plan have at different times. */
 static finding compare_free(const berth__recorder *r, size_t id)
 {
+    BERTH_DCHECK(id < r->count && id < r->expected->count, "[R7] both have such an allocation");
     berth_plan_allocation expected = berth__plan_describe(r->expected, id);
     uint64_t got = r->allocations[id].freed_at;
     const char *what = got == BERTH_NEVER_FREED                 ? "its free is missing, planned before"
@@ -88,6 +90,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* The free that differs first in time, up to allocation `end`, among those that both have. */
 static finding first_free(const berth__recorder *r, size_t common, uint64_t end)
 {
+    BERTH_DCHECK(common <= r->count && common <= r->expected->count, "[R7] both have so many");
     uint64_t when = BERTH_NEVER_FREED;
     size_t first = 0;
     for (size_t id = 0; id < common; id++) {
@@ -104,7 +107,7 @@ static finding first_free(const berth__recorder *r, size_t common, uint64_t end)
 
 /* Frees before an allocation that both have come before it; at the first allocation that differs, and at the
  * end of the shorter one, the allocation is the difference and the frees are its echo. */
-static finding compare(const berth__recorder *r)
+static finding verdict_compare(const berth__recorder *r)
 {
     size_t common = r->count < r->expected->count ? r->count : r->expected->count;
     finding difference = {.what = NULL};
@@ -119,9 +122,11 @@ static finding compare(const berth__recorder *r)
 
 void berth__validate_compare(const berth__recorder *r, berth_difference *d)
 {
-    finding f = compare(r);
+    finding f = verdict_compare(r);
     if (!f.what)
         return;
+    BERTH_DCHECK(f.id <= r->count || f.id <= r->expected->count,
+                 "[R7] the difference is in the run, or the plan");
     d->status = BERTH_MISMATCH;
     d->id = f.id;
     d->expected = f.expected;

@@ -6,7 +6,7 @@ typedef struct shown {
     size_t count, room;
 } shown;
 
-static void show(shown *all, const berth__block *b, uint64_t offset, uint64_t size, uint64_t asked)
+static void visit_show(shown *all, const berth__block *b, uint64_t offset, uint64_t size, uint64_t asked)
 {
     if (all->blocks && all->count < all->room)
         all->blocks[all->count] = (berth_block){.struct_size = sizeof(berth_block),
@@ -21,11 +21,13 @@ static void show(shown *all, const berth__block *b, uint64_t offset, uint64_t si
 /* With the lock. In step, what is live follows from the position: all that is freed after it and was allocated before. */
 static void show_in_step(shown *all, const berth__block *b, uint32_t position)
 {
+    BERTH_DCHECK(berth__planned_is_locked(), "[B1] another thread's run is looked at with the lock");
     const berth__plan_content *c = b->plan;
+    BERTH_DCHECK(position <= c->step_count, "[R7] a run is at a step of its plan");
     for (uint32_t s = position; s < c->step_count; s++) {
         const berth__plan_entry *e = &c->entries[c->step_ids[s]];
         if (e->step < position)
-            show(all, b, e->offset, e->size_bytes, e->size_bytes);
+            visit_show(all, b, e->offset, e->size_bytes, e->size_bytes);
     }
 }
 
@@ -33,18 +35,21 @@ static void show_in_step(shown *all, const berth__block *b, uint32_t position)
 static void show_tracked(shown *all, const berth__block *b)
 {
     const berth__ledger *ledger = &b->ledger;
+    BERTH_DCHECK(b->replay.tracked && berth__ledger_is_valid(ledger), "[R3] the ledger knows what is live");
     for (uint32_t rank = ledger->live ? berth__ledger_next(ledger, 0) : BERTH__LEDGER_NONE;
          rank != BERTH__LEDGER_NONE; rank = berth__ledger_next(ledger, rank + 1)) {
         const berth__plan_entry *e = &b->plan->entries[ledger->ids[rank]];
-        show(all, b, e->offset, e->size_bytes, berth__replay_asked(&b->replay, ledger->ids[rank]));
+        visit_show(all, b, e->offset, e->size_bytes, berth__replay_asked(&b->replay, ledger->ids[rank]));
     }
 }
 
 /* With the lock. */
 static void show_block(shown *all, const berth__block *b)
 {
+    BERTH_DCHECK(berth__block_is_valid(b), "[R2] what outlives its scope is disjoint, and in the block");
     for (size_t i = 0; i < b->straggler_count; i++)
-        show(all, b, b->stragglers[i].offset, b->stragglers[i].size_bytes, b->stragglers[i].asked_bytes);
+        visit_show(all, b, b->stragglers[i].offset, b->stragglers[i].size_bytes,
+                   b->stragglers[i].asked_bytes);
     if (!b->plan)
         return;
     const berth_step *next = __atomic_load_n(&b->replay.head.next, __ATOMIC_ACQUIRE);

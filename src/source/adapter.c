@@ -144,7 +144,7 @@ berth_status berth_adapter_create(const berth_malloc_family *family, berth_alloc
         return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the allocator: out is NULL");
     *out = NULL;
     berth_status status = check_family(family);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     struct adapter *a = berth__heap_aligned(sizeof *a, 64);
     if (!a)

@@ -1,8 +1,7 @@
 /* The device source: blocks straight from a device's memory, one driver call each. What caches, pools and
  * plans stand on when they are built over an allocator, and what a program uses that wants no cache.
  *
- * The allocator lives until its handle has been released and the last block is back: both count in `holders`.
- */
+ * The allocator lives until its handle has been released and the last block is back: both count in `holders`. */
 #include <stdio.h>
 
 #include "base/block_map.h"
@@ -50,17 +49,17 @@ static berth_status take_block(device_source *s, source_block *block, size_t ali
                                const berth_request *request, void **out)
 {
     void *p = NULL;
-    berth_status status =
-        berth_device_allocate(s->device, s->kind, block->size_bytes, alignment, request->stream, &p);
-    if (status != BERTH_OK)
+    berth_stream *stream = berth__stream_if_of(request->stream, s->device);
+    berth_status status = berth_device_allocate(s->device, s->kind, block->size_bytes, alignment, stream, &p);
+    if (status)
         return status;
     if (request->flags & BERTH_ZEROED)
-        status = berth_zero(s->device, p, block->size_bytes, request->stream, true);
+        status = berth_zero(s->device, p, block->size_bytes, stream, true);
     block->entry.address = (uintptr_t)p;
-    if (status == BERTH_OK && !berth__block_map_put(&s->blocks, &block->entry))
+    if (!status && !berth__block_map_put(&s->blocks, &block->entry))
         status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of a device's block");
-    if (status != BERTH_OK) {
-        (void)berth_device_release(s->device, s->kind, p, block->size_bytes, request->stream);
+    if (status) {
+        (void)berth_device_release(s->device, s->kind, p, block->size_bytes, stream);
         return status;
     }
     *out = p;
@@ -82,7 +81,7 @@ static berth_status source_allocate(void *self, size_t size_bytes, size_t alignm
                             .label = berth__request_label(request)};
     atomic_fetch_add_explicit(&s->holders, 1, memory_order_relaxed);
     status = take_block(s, block, alignment, request, out);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__slots_count_failure(&s->meter.slots);
         berth__heap_free(block);
         drop_holder(s);
@@ -92,17 +91,29 @@ static berth_status source_allocate(void *self, size_t size_bytes, size_t alignm
     return BERTH_OK;
 }
 
+/* Whether the device gives and takes such memory in the order of its streams. */
+static bool orders(const device_source *s)
+{
+    return s->stream_ordered && s->kind == BERTH_MEMORY_DEVICE;
+}
+
 /* Before a block goes back whose use a stream may not have finished: waits for it where the device does not.
  * On the stream's own thread everything before has run already. */
 static berth_status wait_for_use(device_source *s, berth_stream *stream)
 {
     if (!stream)
         return BERTH_OK;
-    if (!berth_device_equal(stream->device, s->device))
-        return berth__fail(BERTH_INVALID_ARGUMENT, "the stream belongs to another device than the block");
-    if ((s->stream_ordered && s->kind == BERTH_MEMORY_DEVICE) || stream == berth__running_stream)
+    bool ordered = orders(s) && berth_device_equal(stream->device, s->device);
+    if (ordered || stream == berth__running_stream)
         return BERTH_OK;
-    return berth_stream_synchronize(stream);
+    berth_status status = berth_stream_synchronize(stream);
+    return status == BERTH_DEVICE_LOST ? BERTH_OK : status; /* work of a lost device never runs */
+}
+
+/* What the device did not take back, for want of something, is still the caller's, who may try again. */
+static bool is_still_there(berth_status refused)
+{
+    return refused != BERTH_DEVICE_LOST && refused != BERTH_NOT_FOUND && refused != BERTH_BAD_FREE;
 }
 
 static berth_status source_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
@@ -110,15 +121,17 @@ static berth_status source_deallocate(void *self, void *p, size_t size_bytes, be
     device_source *s = self;
     (void)size_bytes; /* what was asked for is known better here */
     berth_status status = wait_for_use(s, stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     source_block *block = (source_block *)berth__block_map_take(&s->blocks, p);
     if (!block)
         return berth__fail(BERTH_BAD_FREE, "%p is not a live block of %s: freed twice, or not its own", p,
                            s->name);
     size_t size = block->size_bytes;
-    bool ordered = s->stream_ordered && s->kind == BERTH_MEMORY_DEVICE;
-    status = berth_device_release(s->device, s->kind, p, size, ordered ? stream : NULL);
+    stream = orders(s) ? berth__stream_if_of(stream, s->device) : NULL;
+    status = berth_device_release(s->device, s->kind, p, size, stream);
+    if (BERTH_UNLIKELY(status) && is_still_there(status) && berth__block_map_put(&s->blocks, &block->entry))
+        return status;
     berth__heap_free(block);
     (void)berth__meter_give(&s->meter, size);
     drop_holder(s);
@@ -159,7 +172,7 @@ static berth_status source_size(void *self, const void *p, size_t *out)
 {
     source_block block;
     berth_status status = read_block(self, p, &block);
-    if (status == BERTH_OK)
+    if (!status)
         *out = block.size_bytes;
     return status;
 }
@@ -168,7 +181,7 @@ static berth_status source_id(void *self, const void *p, uint64_t *out)
 {
     source_block block;
     berth_status status = read_block(self, p, &block);
-    if (status == BERTH_OK)
+    if (!status)
         *out = block.id;
     return status;
 }
@@ -184,7 +197,7 @@ static berth_status source_owns(void *self, const void *p)
     if (!berth__block_map_copy(&s->blocks, sizeof block, (void **)&all, &count))
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to look through the blocks of %s", s->name);
     berth_status status = BERTH_NOT_FOUND;
-    for (size_t i = 0; i < count && status != BERTH_OK; i++)
+    for (size_t i = 0; i < count && status; i++)
         if (berth__distance(p, all[i].entry.address) < all[i].size_bytes)
             status = BERTH_OK;
     berth__heap_free(all);
@@ -256,7 +269,7 @@ berth_status berth_device_allocator_create(berth_device device, berth_memory_kin
     if ((unsigned)kind >= BERTH_COUNT_OF(kinds))
         return berth__fail(BERTH_INVALID_ARGUMENT, "there is no memory kind %d", (int)kind);
     berth_status status = berth_device_describe(device, &info);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     const char *device_kind = berth_device_kind_name((berth_device_kind)device.kind);
     if (!(info.memory_kinds >> kind & 1))

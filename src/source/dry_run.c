@@ -32,7 +32,7 @@ static uint64_t dry_limit(struct dry_run *d)
     return d->is_limited ? (uint64_t)atomic_load(&d->limit.cap) : 0;
 }
 
-static berth_status refuse(struct dry_run *d, berth_status status, size_t size_bytes)
+static berth_status dry_run_refuse(struct dry_run *d, berth_status status, size_t size_bytes)
 {
     uint64_t in_use = berth__meter_in_use(&d->base.meter);
     berth__slots_count_failure(&d->base.meter.slots);
@@ -49,7 +49,7 @@ static berth_status dry_allocate(void *self, size_t size_bytes, size_t alignment
 {
     struct dry_run *d = self;
     if (d->is_limited && !berth__quota_take(&d->limit, size_bytes))
-        return refuse(d, BERTH_OVER_BUDGET, size_bytes);
+        return dry_run_refuse(d, BERTH_OVER_BUDGET, size_bytes);
     berth__listed_block *block = berth__heap_alloc(sizeof *block);
     uintptr_t address = take_address(d, size_bytes, alignment);
     if (!block || !address)
@@ -99,10 +99,9 @@ static berth_status dry_reallocate(void *self, void *p, size_t old_bytes, size_t
     if (d->base.base.ops.requested_size(self, p, &held) != BERTH_OK)
         return berth__fail(BERTH_BAD_FREE, "%p is not a live block of this dry run", p);
     berth_status status = dry_allocate(self, new_bytes, alignment, request, &moved);
-    if (status != BERTH_OK)
+    if (status)
         return status;
-    *out = moved;
-    return dry_deallocate(self, p, old_bytes, NULL);
+    return berth__finish_move(&d->base.base, p, old_bytes, moved, new_bytes, request, out);
 }
 
 static const char *dry_name(void *self)

@@ -5,9 +5,9 @@
  *
  * Blocks are multiples of 64 bytes and start 32 bytes after a multiple of 64, so that every payload is
  * aligned to 64; a larger alignment leaves a free block in front. Neighbours are found through the sizes in
- * the headers (boundary tags), and free blocks are the nodes of one treap ordered by size, then address: the
- * best fit is found, taken out and put back in O(log n) expected, and nothing is stored but two links in the
- * free block itself. A node's rank in the heap is a hash of its address. */
+ * the headers (boundary tags). Free blocks are the nodes of one treap, ordered by size and then by address, with
+ * a hash of the address as priority: the best fit is found, taken out and put back in O(log n) expected, and
+ * nothing is stored but two links in the free block itself. */
 #include <string.h>
 
 #include "base/annotate.h"
@@ -98,55 +98,40 @@ BERTH__NO_ASAN static struct block *live_block(struct fixed *f, const void *p)
 
 /* ---- The treap of free blocks -------------------------------------------------------------------- */
 
-static bool precedes(const struct node *a, uint64_t size, const void *address)
+/* By size, then by address. */
+struct fixed_key {
+    uint64_t size;
+    uintptr_t address;
+};
+
+static inline struct fixed_key fixed_key_of(const struct node *n)
 {
-    return a->block.size != size ? a->block.size < size : (uintptr_t)a < (uintptr_t)address;
+    return (struct fixed_key){n->block.size, (uintptr_t)n};
 }
 
-/* Parts `tree` into what precedes (size, address) and the rest. */
-static void part(struct node *tree, uint64_t size, const void *address, struct node **before,
-                 struct node **after)
+static inline bool fixed_key_before(struct fixed_key a, struct fixed_key b)
 {
-    while (tree) {
-        if (precedes(tree, size, address)) {
-            *before = tree;
-            before = &tree->right;
-            tree = tree->right;
-        } else {
-            *after = tree;
-            after = &tree->left;
-            tree = tree->left;
-        }
-    }
-    *before = NULL;
-    *after = NULL;
+    return a.size != b.size ? a.size < b.size : a.address < b.address;
 }
 
-static struct node *join(struct node *before, struct node *after)
-{
-    struct node *root = NULL, **link = &root;
-    while (before && after) {
-        if (hash(before) > hash(after)) {
-            *link = before;
-            link = &before->right;
-            before = before->right;
-        } else {
-            *link = after;
-            link = &after->left;
-            after = after->left;
-        }
-    }
-    *link = before ? before : after;
-    return root;
-}
+#define TREAP(x) fixed_tree_##x
+#define TREAP_REF struct node *
+#define TREAP_NONE NULL
+#define TREAP_BASE const struct fixed *
+#define TREAP_AT(f, n) (*(n))
+#define TREAP_KEY struct fixed_key
+#define TREAP_KEY_OF(f, n) ((void)(f), fixed_key_of(n))
+#define TREAP_BEFORE(a, b) fixed_key_before(a, b)
+#define TREAP_PRIORITY(n) hash(n)
+#include "base/treap.h"
 
 /* Memory checkers see a free block's bytes as nobody's, but for its header and its links. */
-static void hide(struct block *b)
+static void fixed_hide(struct block *b)
 {
     berth__annotate_noaccess((char *)b + sizeof(struct node), b->size - sizeof(struct node));
 }
 
-static void unhide(struct block *b)
+static void fixed_unhide(struct block *b)
 {
     berth__annotate_defined(payload_of(b), payload_bytes(b));
 }
@@ -161,38 +146,21 @@ static void put_free(struct fixed *f, struct block *b)
 {
     seal(b, state_free);
     f->free_bytes += payload_bytes(b);
-    struct node *n = (struct node *)b, **link = &f->root;
-    while (*link && hash(*link) >= hash(n))
-        link = precedes(*link, b->size, b) ? &(*link)->right : &(*link)->left;
-    part(*link, b->size, b, &n->left, &n->right);
-    *link = n;
-    hide(b);
+    fixed_tree_insert(f, &f->root, (struct node *)b);
+    fixed_hide(b);
 }
 
 static void take_free(struct fixed *f, struct block *b)
 {
     f->free_bytes -= payload_bytes(b);
-    struct node **link = &f->root;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a free block is in the tree */
-    while (*link != (struct node *)b)
-        link = precedes(*link, b->size, b) ? &(*link)->right : &(*link)->left;
-    *link = join((*link)->left, (*link)->right);
-    unhide(b);
+    fixed_tree_remove(f, &f->root, (struct node *)b);
+    fixed_unhide(b);
 }
 
 /* The smallest free block of at least (size, address), NULL if there is none. */
 static struct block *smallest_from(struct fixed *f, uint64_t size, const void *address)
 {
-    struct node *best = NULL;
-    for (struct node *n = f->root; n;) {
-        if (precedes(n, size, address)) {
-            n = n->right;
-        } else {
-            best = n;
-            n = n->left;
-        }
-    }
-    return (struct block *)best;
+    return (struct block *)fixed_tree_first_from(f, f->root, (struct fixed_key){size, (uintptr_t)address});
 }
 
 static struct block *largest_free(struct fixed *f)
@@ -226,7 +194,7 @@ static void cut(struct fixed *f, struct block *b, uint64_t size)
 }
 
 /* Gives `b`, which is not in the treap, back, together with its free neighbours. */
-static void merge(struct fixed *f, struct block *b)
+static void fixed_merge(struct fixed *f, struct block *b)
 {
     struct block *before = previous_of(b), *after = next_of(f, b);
     if (after && after->state == state_free) {
@@ -252,26 +220,28 @@ static uint64_t gap_before(const struct block *b, size_t alignment)
 }
 
 /* The best fit: of the smallest blocks that hold `size`, the first that holds it aligned. After a few that
- * do not, one that does wherever it lies. */
+ * do not, one that does wherever it lies; where there is none of that size, all the others before a refusal. */
 static struct block *best_fit(struct fixed *f, uint64_t size, size_t alignment)
 {
-    struct block *b = smallest_from(f, size, NULL);
-    for (int tries = 0; b && tries < 8; tries++) {
+    struct block *b = smallest_from(f, size, NULL), *sure = NULL;
+    for (uint64_t tries = 1; b; tries++) {
         if (gap_before(b, alignment) + size <= b->size)
             return b;
+        if (tries == 8 && (sure = smallest_from(f, size + alignment, NULL)))
+            return sure;
         b = smallest_from(f, b->size, (char *)b + 1);
     }
-    return b ? smallest_from(f, size + alignment, NULL) : NULL;
+    return NULL;
 }
 
 /* ---- Operations ---------------------------------------------------------------------------------- */
 
-static void lock(struct fixed *f)
+static void fixed_lock(struct fixed *f)
 {
     berth__spin_lock(&f->lock, BERTH__RANK_FIXED);
 }
 
-static void unlock(struct fixed *f)
+static void fixed_unlock(struct fixed *f)
 {
     berth__spin_unlock(&f->lock, BERTH__RANK_FIXED);
 }
@@ -328,8 +298,8 @@ static struct block *allocate_block(struct fixed *f, size_t size_bytes, size_t a
 static void free_block(struct fixed *f, struct block *b)
 {
     f->stats.bytes_in_use -= payload_bytes(b);
-    unhide(b);
-    merge(f, b);
+    fixed_unhide(b);
+    fixed_merge(f, b);
 }
 
 static berth_status no_room(struct fixed *f, size_t size_bytes, size_t alignment, uint64_t free_bytes,
@@ -356,11 +326,11 @@ static berth_status fixed_allocate(void *self, size_t size_bytes, size_t alignme
                                    const berth_request *request, void **out)
 {
     struct fixed *f = self;
-    lock(f);
+    fixed_lock(f);
     struct block *b = allocate_block(f, size_bytes, alignment);
     const struct block *largest = b ? NULL : largest_free(f);
     uint64_t left = f->free_bytes, piece = largest ? payload_bytes(largest) : 0;
-    unlock(f);
+    fixed_unlock(f);
     if (!b)
         return no_room(f, size_bytes, alignment, left, piece);
     *out = payload_of(b);
@@ -378,11 +348,11 @@ static berth_status fixed_deallocate(void *self, void *p, size_t size_bytes, ber
 {
     (void)size_bytes, (void)stream;
     struct fixed *f = self;
-    lock(f);
+    fixed_lock(f);
     struct block *b = live_block(f, p);
     if (b)
         free_block(f, b);
-    unlock(f);
+    fixed_unlock(f);
     return b ? BERTH_OK : bad_pointer(BERTH_BAD_FREE, p);
 }
 
@@ -396,7 +366,7 @@ static bool resize_in_place(struct fixed *f, struct block *b, size_t new_bytes)
     if (size > b->size && !absorbs)
         return false;
     f->stats.bytes_in_use -= payload_bytes(b);
-    unhide(b);
+    fixed_unhide(b);
     if (absorbs) {
         take_free(f, after);
         b->size += after->size;
@@ -418,17 +388,17 @@ static berth_status fixed_reallocate(void *self, void *p, size_t old_bytes, size
 {
     (void)old_bytes;
     struct fixed *f = self;
-    lock(f);
+    fixed_lock(f);
     struct block *b = live_block(f, p);
     size_t held = b ? (size_t)payload_bytes(b) - b->slack : 0;
     bool stays = b && (uintptr_t)p % alignment == 0 && resize_in_place(f, b, new_bytes);
-    unlock(f);
+    fixed_unlock(f);
     if (!b)
         return bad_pointer(BERTH_BAD_FREE, p);
     void *moved = p;
     if (!stays) {
         berth_status status = fixed_allocate(self, new_bytes, alignment, request, &moved);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         memcpy(moved, p, held < new_bytes ? held : new_bytes);
         (void)fixed_deallocate(self, p, 0, NULL);
@@ -466,14 +436,14 @@ static berth_status fixed_owns(void *self, const void *p)
     uintptr_t at = (uintptr_t)p;
     if (at < (uintptr_t)f->begin || at >= (uintptr_t)f->end)
         return BERTH_NOT_FOUND;
-    lock(f);
+    fixed_lock(f);
     struct block *b = live_block(f, p);
     for (struct block *i = (struct block *)(void *)f->begin; !b && i; i = next_of(f, i))
         if (at < (uintptr_t)i + i->size) {
             b = i->state == state_live && at >= (uintptr_t)payload_of(i) ? i : NULL;
             break;
         }
-    unlock(f);
+    fixed_unlock(f);
     return b ? BERTH_OK : BERTH_NOT_FOUND;
 }
 
@@ -484,11 +454,11 @@ struct facts {
 
 static berth_status look_up(struct fixed *f, const void *p, struct facts *facts)
 {
-    lock(f);
+    fixed_lock(f);
     struct block *b = live_block(f, p);
     if (b)
         *facts = (struct facts){(size_t)payload_bytes(b) - b->slack, (size_t)payload_bytes(b), b->id};
-    unlock(f);
+    fixed_unlock(f);
     return b ? BERTH_OK : bad_pointer(BERTH_NOT_FOUND, p);
 }
 
@@ -519,7 +489,7 @@ static berth_status fixed_id(void *self, const void *p, uint64_t *out)
 static berth_status fixed_stats(void *self, berth_stats *out)
 {
     struct fixed *f = self;
-    lock(f);
+    fixed_lock(f);
     size_t struct_size = out->struct_size;
     *out = f->stats;
     out->struct_size = struct_size;
@@ -528,17 +498,17 @@ static berth_status fixed_stats(void *self, berth_stats *out)
     out->bytes_reserved = out->max_bytes_reserved = f->region_bytes;
     out->largest_free_bytes = largest ? payload_bytes(largest) : 0;
     out->fragmentation = f->free_bytes ? 1.0 - (double)out->largest_free_bytes / (double)f->free_bytes : 0.0;
-    unlock(f);
+    fixed_unlock(f);
     return BERTH_OK;
 }
 
 static berth_status fixed_clear_stats(void *self)
 {
     struct fixed *f = self;
-    lock(f);
+    fixed_lock(f);
     uint64_t in_use = f->stats.bytes_in_use;
     f->stats = (berth_stats){.bytes_in_use = in_use, .max_bytes_in_use = in_use};
-    unlock(f);
+    fixed_unlock(f);
     return BERTH_OK;
 }
 
@@ -551,7 +521,7 @@ static berth_status fixed_snapshot(void *self, berth_block_fn visit, void *conte
     for (;;) {
         berth_block found[32];
         size_t n = 0;
-        lock(f);
+        fixed_lock(f);
         for (struct block *b = (struct block *)(void *)f->begin; b && n < BERTH_COUNT_OF(found);
              b = next_of(f, b)) {
             if ((const char *)b < from)
@@ -566,7 +536,7 @@ static berth_status fixed_snapshot(void *self, berth_block_fn visit, void *conte
                                        .state = live ? BERTH_BLOCK_LIVE : BERTH_BLOCK_IDLE};
             from = (const char *)b + b->size;
         }
-        unlock(f);
+        fixed_unlock(f);
         for (size_t i = 0; i < n; i++)
             if (!visit(context, &found[i]))
                 return BERTH_OK;

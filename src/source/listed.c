@@ -54,7 +54,7 @@ static berth_status listed_requested_size(void *self, const void *p, size_t *out
 {
     berth__listed_block block;
     berth_status status = read_block(self, p, &block);
-    if (status == BERTH_OK)
+    if (!status)
         *out = (size_t)block.size_bytes;
     return status;
 }
@@ -63,7 +63,7 @@ static berth_status listed_allocated_size(void *self, const void *p, size_t *out
 {
     berth__listed_block block;
     berth_status status = read_block(self, p, &block);
-    if (status == BERTH_OK)
+    if (!status)
         *out = (size_t)block.taken_bytes;
     return status;
 }
@@ -72,7 +72,7 @@ static berth_status listed_allocation_id(void *self, const void *p, uint64_t *ou
 {
     berth__listed_block block;
     berth_status status = read_block(self, p, &block);
-    if (status == BERTH_OK)
+    if (!status)
         *out = block.id;
     return status;
 }

@@ -101,7 +101,7 @@ static void prefault(const struct mapped *m, char *start, size_t size_bytes)
 }
 
 /* In this order: the node before the first page comes, and locking last, since it brings them all. */
-static berth_status prepare(const struct mapped *m, char *start, size_t size_bytes)
+static berth_status mapped_prepare(const struct mapped *m, char *start, size_t size_bytes)
 {
     if (m->options.huge_pages && size_bytes >= HUGE_PAGE)
         (void)madvise(start, size_bytes,
@@ -132,8 +132,8 @@ static berth_status mapped_allocate(void *self, size_t size_bytes, size_t alignm
                              block ? strerror(errno) : "no memory to keep note of them");
         goto free_block;
     }
-    status = prepare(m, start, bytes);
-    if (status != BERTH_OK)
+    status = mapped_prepare(m, start, bytes);
+    if (status)
         goto unmap;
     *block = (berth__listed_block){
         .entry.address = (uintptr_t)start,
@@ -173,6 +173,12 @@ static const char *mapped_name(void *self)
     return "mapped";
 }
 
+static size_t mapped_granularity(void *self)
+{
+    const struct mapped *m = self;
+    return m->options.huge_pages ? HUGE_PAGE : m->page_bytes; /* less than a huge page gets small ones */
+}
+
 static void mapped_destroy(void *self)
 {
     struct mapped *m = self;
@@ -193,7 +199,7 @@ berth_status berth_mapped_allocator_create(const berth_mapped_options *options, 
                            "the options' struct_size is %zu: start from BERTH_MAPPED_OPTIONS_INIT",
                            options->struct_size);
     berth_status status = check_node(options->numa_node);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     struct mapped *m = berth__heap_aligned(sizeof *m, 64);
     if (!m)
@@ -203,6 +209,7 @@ berth_status berth_mapped_allocator_create(const berth_mapped_options *options, 
     ops.deallocate = mapped_deallocate;
     ops.destroy = mapped_destroy;
     ops.name = mapped_name;
+    ops.granularity = mapped_granularity;
     if (!berth__listed_init(&m->base, &ops)) {
         berth__heap_free(m);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a mapped allocator's list");

@@ -35,7 +35,7 @@ static inline bool is_large(struct system *s, size_t size_bytes)
     return berth__warnings_is_large(&s->warnings, size_bytes);
 }
 
-/* Counts what is allocated beyond the thread's credit. The long ways are out of line, and the short ones then
+/* Counts what is allocated beyond the thread's credit. The slow paths are out of line, and the fast ones then
  * have next to nothing to save. */
 BERTH__COLD static berth_status count_slow(struct system *s, size_t size_bytes)
 {
@@ -56,7 +56,7 @@ static inline size_t surplus(size_t size_bytes, size_t alignment)
 }
 
 /* Where the block starts in a raw one that has `room` beyond its size. */
-static inline char *place(char *raw, size_t room)
+static inline char *system_place(char *raw, size_t room)
 {
     uintptr_t start = ((uintptr_t)raw + sizeof(berth__header) + room - 1) & ~(uintptr_t)(room - 1);
     return raw + (start - (uintptr_t)raw);
@@ -99,7 +99,7 @@ BERTH_HOT static berth_status system_allocate(void *self, size_t size_bytes, siz
     char *raw = BERTH_UNLIKELY(request->flags & BERTH_ZEROED) ? calloc(1, raw_bytes) : malloc(raw_bytes);
     if (BERTH_UNLIKELY(!raw))
         return no_memory(s, size_bytes, alignment);
-    char *block = place(raw, room);
+    char *block = system_place(raw, room);
     if (BERTH_UNLIKELY(berth__starts_page(block)))
         return allocate_far(s, raw, block, size_bytes, out);
     (void)berth__header_put(block, size_bytes, (uint32_t)(block - raw));
@@ -163,7 +163,7 @@ static berth_status system_reallocate(void *self, void *p, size_t old_bytes, siz
         return no_memory(s, new_bytes, alignment);
     }
     /* The bytes moved with the raw block; the place may lie differently in it. */
-    char *block = place(raw, room);
+    char *block = system_place(raw, room);
     size_t kept = old_size < new_bytes ? old_size : new_bytes;
     if (block != raw + old.offset)
         memmove(block, raw + old.offset, kept);
@@ -255,6 +255,13 @@ static berth_status system_stats(void *self, berth_stats *out)
     return BERTH_OK;
 }
 
+/* The meter runs on while figures are switched off. */
+static uint64_t system_in_use(void *self)
+{
+    struct system *s = self;
+    return berth__meter_in_use(&s->meter);
+}
+
 static berth_status system_clear_stats(void *self)
 {
     struct system *s = self;
@@ -277,6 +284,12 @@ static berth_status system_snapshot(void *self, berth_block_fn visit, void *cont
     return berth__fail(BERTH_UNSUPPORTED, "the system allocator keeps no list of its blocks");
 }
 
+static size_t system_granularity(void *self)
+{
+    (void)self;
+    return 16; /* of every C heap on the systems that there are */
+}
+
 static void system_destroy(void *self)
 {
     struct system *s = self;
@@ -296,6 +309,7 @@ static void system_destroy(void *self)
         .allocates_empty = system_no, .requested_size = system_no_size, .allocated_size = system_no_size, \
         .allocated_size_slow = system_size_slow, .allocation_id = system_id, .stats = system_stats,       \
         .clear_stats = system_clear_stats, .trim = system_trim, .snapshot = system_snapshot,              \
+        .granularity = system_granularity,                                                                \
     }
 
 static const berth_allocator_ops system_ops = SYSTEM_OPS;
@@ -306,11 +320,14 @@ static struct system built_in = {
              .deallocate = system_deallocate,
              .deallocate_self = &built_in,
              .self = &built_in,
+             .straight_bytes = BERTH__BLOCK_MOST,
              .ops = SYSTEM_OPS,
              .references = 1,
              .embedded = true,
              .header = BERTH__HEADER_PLAIN,
-             .knows_blocks = true},
+             .knows_blocks = true,
+             .in_use = system_in_use,
+             .in_use_self = &built_in},
     .reports_stats = true,
     .warnings = {.large_fraction = 0.1, .total_fraction = 0.5},
 };
@@ -326,8 +343,11 @@ berth_status berth__system_create(const berth_cpu_options *options, berth_alloca
     if (!s)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a system allocator's handle");
     berth__allocator_init(&s->base, &system_ops, s);
+    s->base.follows_streams = false; /* its operation says so */
     s->base.header = BERTH__HEADER_PLAIN;
     s->base.knows_blocks = true;
+    s->base.in_use = system_in_use;
+    s->base.in_use_self = s;
     berth__meter_init(&s->meter, options->exact_peak);
     atomic_init(&s->reports_stats, options->stats != BERTH_STATS_OFF);
     s->warnings.large_fraction = options->large_warning_fraction;

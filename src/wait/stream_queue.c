@@ -94,6 +94,8 @@ static berth__stream_queue *streams_enter_locked(berth__streams *set, berth_stre
         return NULL;
     q->stream = berth__stream_retain(stream);
     q->stream_id = stream->id;
+    BERTH_DCHECK(berth__stream_queue_length(q) == 0 && !q->beside && !q->spares,
+                 "[P7] a spare place is empty");
     *entry = q->place + 1;
     atomic_fetch_add_explicit(&set->live, 1, memory_order_relaxed);
     return q;
@@ -103,6 +105,15 @@ berth__stream_queue *berth__streams_enter(berth__streams *set, berth_stream *str
 {
     berth__spin_lock(&set->lock, RANK);
     berth__stream_queue *q = streams_enter_locked(set, stream);
+    berth__spin_unlock(&set->lock, RANK);
+    return q;
+}
+
+berth__stream_queue *berth__streams_find(berth__streams *set, berth_stream *stream)
+{
+    berth__spin_lock(&set->lock, RANK);
+    const uint32_t *entry = set->places ? entry_of(set, stream->id) : NULL;
+    berth__stream_queue *q = entry && *entry ? berth__streams_at(set, *entry - 1) : NULL;
     berth__spin_unlock(&set->lock, RANK);
     return q;
 }
@@ -129,14 +140,15 @@ static void destroy_spares(berth__use *spares)
     }
 }
 
-bool berth__streams_suspect(berth__streams *set)
+bool berth__streams_suspect(berth__streams *set, bool held)
 {
     bool any = false;
     uint32_t count = atomic_load_explicit(&set->count, memory_order_relaxed);
     for (uint32_t place = 0; place < count; place++) {
         berth__stream_queue *q = berth__streams_at(set, place);
-        /* Its user has destroyed it, so no new use can come. Who collects holds on to it. */
-        q->suspect = q->stream && atomic_load_explicit(&q->stream->references, memory_order_acquire) == 1 &&
+        /* One that comes again (others may still hold it) is entered anew. Who collects holds on to it. */
+        q->suspect = q->stream &&
+                     (held || atomic_load_explicit(&q->stream->destroyed, memory_order_acquire)) &&
                      berth__stream_queue_length(q) == 0 &&
                      atomic_load_explicit(&q->collecting, memory_order_acquire) == 0;
         any |= q->suspect;
@@ -157,6 +169,7 @@ berth__stream_queue *berth__streams_take_suspects(berth__streams *set)
         atomic_fetch_sub_explicit(&set->live, 1, memory_order_relaxed);
         /* Nobody finds it from here on: the next to stop the world must not look at a stream that is being
          * released meanwhile. */
+        (void)BERTH_ASSERT(!q->beside, "[P7] the holder has dropped what it kept beside a stream that goes");
         q->leaving = q->stream;
         q->leaving_uses = q->spares;
         q->stream = NULL;
@@ -293,11 +306,13 @@ typedef struct progress {
     uint64_t passed; /* uses added at or before this reading are complete */
 } progress;
 
-/* The whole stream at rest has passed everything that was added before it was asked. */
+/* The whole stream at rest has passed everything that was added before it was asked. One of a lost device runs nothing
+ * any more: what waited for it would wait for ever. */
 static bool is_at_rest(progress *known)
 {
     uint64_t reading = atomic_load_explicit(&known->queue->clock, memory_order_acquire);
-    if (berth_stream_query(known->queue->stream) != BERTH_OK)
+    berth_status status = berth_stream_query(known->queue->stream);
+    if (status && status != BERTH_DEVICE_LOST)
         return false;
     known->passed = reading;
     return true;
@@ -311,10 +326,10 @@ static bool has_passed(progress *known, const berth__use *use)
     if (!use->marked)
         return is_at_rest(known);
     berth_status status = berth_event_query(use->event);
-    if (status == BERTH_OK && use->begun > known->passed)
+    if (!status && use->begun > known->passed)
         known->passed = use->begun;
     /* An event that cannot be asked says nothing; the stream may. */
-    return status == BERTH_OK || (status != BERTH_NOT_READY && is_at_rest(known));
+    return !status || (status != BERTH_NOT_READY && is_at_rest(known));
 }
 
 /* An event that got lost would hold everything behind it. Where the stream has come to rest, it has passed
@@ -355,6 +370,28 @@ berth__use *berth__stream_queue_look(berth__stream_queue *q, bool thorough, uint
     return last;
 }
 
+berth__use *berth__stream_queue_wait(berth__stream_queue *q, uint64_t *count)
+{
+    BERTH_DCHECK(q->waiting && atomic_load(&q->collecting), "[H3] who waits has begun, and something waits");
+    /* What comes of the waiting is seen by looking. */
+    if (q->waiting->marked)
+        (void)berth_event_wait(q->waiting->event);
+    else
+        (void)berth_stream_synchronize(q->stream);
+    return berth__stream_queue_look(q, true, count);
+}
+
+bool berth__stream_queue_drain(berth__stream_queue *q, berth__use **last, uint64_t *count)
+{
+    berth_status status = berth_stream_synchronize(q->stream);
+    bool at_rest = !status || status == BERTH_DEVICE_LOST;
+    *last = at_rest ? q->newest : NULL;
+    *count = 0;
+    for (const berth__use *use = q->waiting; at_rest && use; use = use->next)
+        ++*count;
+    return at_rest;
+}
+
 bool berth__stream_queue_begin(berth__stream_queue *q)
 {
     if (berth__stream_queue_length(q) == 0 ||
@@ -375,6 +412,8 @@ bool berth__stream_queue_begin(berth__stream_queue *q)
 berth__use *berth__stream_queue_end(berth__stream_queue *q, berth__use *last, uint64_t count)
 {
     berth__use *first = NULL;
+    BERTH_DCHECK(!last == (count == 0) && count <= berth__stream_queue_length(q),
+                 "[H3] what is taken out waited");
     if (last) {
         first = q->waiting;
         q->waiting = last->next;

@@ -58,6 +58,7 @@ struct berth__stream_queue {
     uint32_t attempts;                    /* in vain since the last success; guard: collecting */
     uint32_t place;
     berth__stream_queue *next_spare; /* guard: the set's lock; or its taker's own */
+    void *beside;                    /* the holder's own, which drops it before the place is given up */
     bool suspect;                    /* while the world is stopped */
     berth_stream *leaving;           /* taken off the books, with its spare uses; its taker's own */
     berth__use *leaving_uses;
@@ -83,6 +84,9 @@ void berth__streams_finish(berth__streams *set);
 
 /* The queue of `stream`, made if it is new; NULL when there is no memory for it. */
 berth__stream_queue *berth__streams_enter(berth__streams *set, berth_stream *stream);
+
+/* The queue of a stream that the set has met, NULL if it has not. */
+berth__stream_queue *berth__streams_find(berth__streams *set, berth_stream *stream);
 
 /* The queue at a place below `count`. */
 berth__stream_queue *berth__streams_at(berth__streams *set, uint32_t place);
@@ -111,6 +115,10 @@ void berth__use_add(berth__use *use);
  * `next`. Begin and end are short: a cache that must not be caught half way brackets them. */
 bool berth__stream_queue_begin(berth__stream_queue *q);
 berth__use *berth__stream_queue_look(berth__stream_queue *q, bool thorough, uint64_t *count);
+/* Instead of `look`, for callers with nothing else to do: waits for the oldest use and looks thoroughly; `drain` waits
+ * for the stream to come to rest, after which all has passed: false if the device does not say so. */
+berth__use *berth__stream_queue_wait(berth__stream_queue *q, uint64_t *count);
+bool berth__stream_queue_drain(berth__stream_queue *q, berth__use **last, uint64_t *count);
 berth__use *berth__stream_queue_end(berth__stream_queue *q, berth__use *last, uint64_t count);
 
 /* How many uses are in the queue. */
@@ -120,12 +128,12 @@ static inline uint64_t berth__stream_queue_length(const berth__stream_queue *q)
            atomic_load_explicit(&q->collected, memory_order_acquire);
 }
 
-/* Letting go of streams that only the set still holds and that nothing waits for, in four steps. With the
- * world stopped: `suspect` marks them and says whether there are any, the caller clears the mark of those
- * that its live blocks name, `take_suspects` takes the others off the books. With nothing held: `release`
+/* Letting go of streams that their user has destroyed (`held`: or not) and that nothing waits for, in four
+ * steps. Other caches may hold such a stream too: each lets go of it by itself. With the world stopped: `suspect` marks them and says whether there are any, the caller clears the mark of
+ * those that its live blocks name, `take_suspects` takes the others off the books. With nothing held: `release`
  * gives them back to the driver. Inside again, so that no fork finds the set's lock taken: `reuse` makes
  * their places spare. */
-bool berth__streams_suspect(berth__streams *set);
+bool berth__streams_suspect(berth__streams *set, bool held);
 berth__stream_queue *berth__streams_take_suspects(berth__streams *set);
 void berth__streams_release(berth__stream_queue *taken);
 void berth__streams_reuse(berth__streams *set, berth__stream_queue *taken);

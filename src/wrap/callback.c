@@ -1,10 +1,10 @@
 /* The failure callback: somebody gives memory back, then the allocation is tried again. */
 #include "berth/decorators.h"
 
-#include "wrap/mender.h"
+#include "wrap/on_failure.h"
 
 struct callback {
-    berth__mender base;
+    berth__on_failure base;
     berth_failure_fn fn;
     void *context;
     _Atomic uint64_t num_retries;
@@ -21,7 +21,8 @@ static size_t trim_inner(void *context, berth_allocator *inner, size_t size_byte
     return inner->ops.trim(inner->self, 0, &released) == BERTH_OK ? released : 0;
 }
 
-static berth_status callback_mend(berth__mender *self, const berth__asked *asked, berth_status status)
+static berth_status callback_on_failure(berth__on_failure *self, const berth__asked *asked,
+                                        berth_status status)
 {
     struct callback *c = (struct callback *)self;
     if ((asked->request->flags & BERTH_NO_RETRY) || inside_callback)
@@ -47,7 +48,7 @@ static berth_status callback_stats(void *self, berth_stats *out)
     struct callback *c = self;
     berth_allocator *inner = c->base.base.inner;
     berth_status status = inner->ops.stats(inner->self, out);
-    if (status == BERTH_OK)
+    if (!status)
         out->num_retries += atomic_load_explicit(&c->num_retries, memory_order_relaxed);
     return status;
 }
@@ -84,7 +85,7 @@ berth_status berth_failure_callback_create(berth_allocator *inner, berth_failure
     ops.destroy = callback_destroy;
     c->fn = fn ? fn : trim_inner;
     c->context = context;
-    berth__mender_init(&c->base, &ops, inner, callback_mend);
+    berth__on_failure_init(&c->base, &ops, inner, callback_on_failure);
     *out = &c->base.base.base;
     return BERTH_OK;
 }

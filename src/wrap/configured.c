@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/stack.h"
 #include "base/words.h"
 #include "berth/config.h"
 #include "berth/decorators.h"
+#include "berth/pool.h"
 #include "berth/registry.h"
 #include "berth/scope.h"
 #include "berth/source.h"
+#include "berth/trace.h"
 #include "core/environment.h"
 #include "wrap/tracking.h"
 
@@ -31,8 +34,27 @@ static berth_status make_source(const berth__config *config, berth_allocator **o
         return berth_mapped_allocator_create(&options, out);
     }
     berth_cpu_options options = BERTH_CPU_OPTIONS_INIT;
-    options.stats = (berth_stats_mode)config->stats;
+    if (!config->pool) /* whose figures are what is asked for */
+        options.stats = (berth_stats_mode)config->stats;
     return berth_cpu_allocator_create(&options, out);
+}
+
+/* A pool over *a, which is replaced; on failure it is still owned. A pool as it is will do. */
+static berth_status add_pool(const berth__config *config, berth_allocator **a)
+{
+    if (!config->pool || strcmp(berth_allocator_name(*a), "pool") == 0)
+        return BERTH_OK;
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    berth_allocator *pool = NULL;
+    options.upstream = *a;
+    berth_status status = berth_pool_create(&options, &pool);
+    if (status)
+        return status;
+    if (config->stats == BERTH_STATS_OFF)
+        (void)berth_cpu_allocator_set_stats(pool, BERTH_STATS_OFF); /* any pool can */
+    berth_allocator_release(*a);
+    *a = pool;
+    return BERTH_OK;
 }
 
 /* Full figures for *a, which is replaced; on failure it is still owned. */
@@ -42,7 +64,7 @@ static berth_status add_tracker(berth_allocator **a)
     berth_allocator *tracker = NULL;
     options.track_sizes = true;
     berth_status status = berth_tracking_create(*a, &options, &tracker);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth__tracking_tell_leaks(tracker);
     berth_allocator_release(*a);
@@ -68,7 +90,7 @@ static berth_status add_limit(const berth__config *config, berth_allocator *inne
 {
     berth_budget *budget = NULL;
     berth_status status = berth_budget_create((uint64_t)config->limit_bytes, &budget);
-    if (status == BERTH_OK)
+    if (!status)
         status = berth_limit_create(inner, budget, out);
     berth_budget_release(budget);
     return status;
@@ -88,14 +110,23 @@ static berth_status add_event_log(const berth__config *config, berth_allocator *
     return berth_event_log_create(inner, &options, out);
 }
 
+static berth_status add_trace(const berth__config *config, berth_allocator *inner, berth_allocator **out)
+{
+    berth_trace *trace = NULL;
+    berth_status status = berth_trace_create(config->trace, NULL, &trace);
+    if (!status)
+        status = berth_trace_allocator_create(inner, trace, BERTH__STACK_DEPTH, out);
+    berth_trace_release(trace);
+    return status;
+}
+
 static berth_status add_explain(const berth__config *config, berth_allocator *inner, berth_allocator **out)
 {
     (void)config;
     return berth_explain_create(inner, out);
 }
 
-/* Puts the decorators that the settings ask for around *a, which is replaced; on failure *a is still owned.
- */
+/* Puts the decorators that the settings ask for around *a, which is replaced; on failure *a is still owned. */
 static berth_status decorate(const berth__config *config, berth_allocator **a)
 {
     const struct {
@@ -107,12 +138,13 @@ static berth_status decorate(const berth__config *config, berth_allocator **a)
         {config->limit_bytes != 0, add_limit},
         {config->retry_ms != 0, add_retry},
         {config->event_log[0] != 0, add_event_log},
+        {config->trace[0] != 0, add_trace},
         {config->explain != 0, add_explain},
     };
     for (size_t i = 0; i < BERTH_COUNT_OF(layers); i++) {
         berth_allocator *outer = NULL;
         berth_status status = layers[i].wanted ? layers[i].add(config, *a, &outer) : BERTH_OK;
-        if (status != BERTH_OK)
+        if (status)
             return status;
         if (outer) {
             berth_allocator_release(*a);
@@ -130,17 +162,19 @@ berth_status berth_stack_create(const char *settings, berth_allocator *inner, be
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", out ? "settings" : "out");
     berth__config config;
     berth_status status = berth__config_read(settings, &config);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth_allocator *a = berth_allocator_retain(inner);
-    bool tracked = !a && !wants_mapped(&config); /* that source brings its own tracker */
+    bool tracked = !a && !wants_mapped(&config) && !config.pool; /* that source brings its own tracker */
     if (!a)
         status = make_source(&config, &a);
-    if (status == BERTH_OK && config.stats == BERTH_STATS_FULL && !tracked)
+    if (!status)
+        status = add_pool(&config, &a);
+    if (!status && config.stats == BERTH_STATS_FULL && !tracked)
         status = add_tracker(&a);
-    if (status == BERTH_OK)
+    if (!status)
         status = decorate(&config, &a);
-    if (status != BERTH_OK) {
+    if (status) {
         berth_allocator_release(a);
         return status;
     }
@@ -211,12 +245,14 @@ static berth_status make_environment(void *context, berth_allocator **out)
     berth_allocator *a = NULL;
     bool own = wants_mapped(config) || config->stats == BERTH_STATS_OFF;
     berth_status status = own ? make_source(config, &a) : find_inner(&a);
-    if (status == BERTH_OK && config->stats == BERTH_STATS_FULL)
+    if (!status)
+        status = add_pool(config, &a);
+    if (!status && config->stats == BERTH_STATS_FULL)
         status = add_tracker(&a);
     berth_allocator *tracker = config->stats == BERTH_STATS_FULL ? a : NULL;
-    if (status == BERTH_OK)
+    if (!status)
         status = decorate(config, &a);
-    if (status != BERTH_OK) {
+    if (status) {
         berth_allocator_release(a);
         return status;
     }
@@ -287,8 +323,9 @@ static void complain(const char *variable, const char *value)
 static void apply_settings(const char *settings)
 {
     berth_status status = berth__config_read(settings, &from_environment);
-    if (status == BERTH_OK) {
-        bool tracks = from_environment.stats != BERTH_STATS_OFF || wants_mapped(&from_environment);
+    if (!status) {
+        bool tracks = from_environment.stats != BERTH_STATS_OFF || wants_mapped(&from_environment) ||
+                      from_environment.pool;
         berth_registration registration = {
             .struct_size = sizeof registration,
             .name = own_name,
@@ -300,7 +337,7 @@ static void apply_settings(const char *settings)
         };
         status = berth_registry_add(&registration);
     }
-    if (status != BERTH_OK)
+    if (status)
         complain("BERTH_CONF", settings);
 }
 

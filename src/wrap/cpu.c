@@ -20,7 +20,7 @@ berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_
         return berth__fail(BERTH_INVALID_ARGUMENT, "stats mode %d is not one", (int)options->stats);
     berth_allocator *source = NULL;
     berth_status status = berth__system_create(options, &source);
-    if (status != BERTH_OK || options->stats != BERTH_STATS_FULL) {
+    if (status || options->stats != BERTH_STATS_FULL) {
         *out = source;
         return status;
     }
@@ -28,7 +28,7 @@ berth_status berth_cpu_allocator_create(const berth_cpu_options *options, berth_
     tracking.track_sizes = true;
     tracking.exact_peak = options->exact_peak;
     status = berth_tracking_create(source, &tracking, out);
-    if (status == BERTH_OK)
+    if (!status)
         berth__tracking_tell_leaks(*out);
     berth_allocator_release(source);
     return status;

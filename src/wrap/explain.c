@@ -5,10 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/symbol.h"
 #include "base/words.h"
 #include "berth/scope.h"
 #include "wrap/limit.h"
-#include "wrap/mender.h"
+#include "wrap/on_failure.h"
+#include "wrap/why.h"
 
 enum { TEXT_BYTES = 2048 };
 
@@ -22,6 +24,9 @@ struct facts {
     uint64_t largest_idle_bytes;
     uint64_t charged_bytes; /* in use as the limit counts: as asked for, not as given */
     berth__holders holders;
+    berth__picture picture;
+    berth__cause cause;
+    berth__sites sites;
 };
 
 /* ---- Facts --------------------------------------------------------------------------------------- */
@@ -46,7 +51,8 @@ static bool see_scope(void *context, const berth_scope_figures *figures)
     return true;
 }
 
-static void gather(struct facts *facts, berth_allocator *a, size_t size_bytes, const berth_request *request)
+static void explain_gather(struct facts *facts, berth_allocator *a, size_t size_bytes,
+                           const berth_request *request)
 {
     memset(facts, 0, sizeof *facts);
     facts->size_bytes = size_bytes;
@@ -59,7 +65,15 @@ static void gather(struct facts *facts, berth_allocator *a, size_t size_bytes, c
         berth_scope_visit(see_scope, facts);
     berth__holders_sort(&facts->holders);
     facts->charged_bytes = facts->stats.bytes_in_use;
-    (void)berth__limit_charged(berth__mender_beneath(a), &facts->charged_bytes);
+    (void)berth__limit_charged(berth__on_failure_beneath(a), &facts->charged_bytes);
+    berth__picture_take(a, size_bytes, &facts->picture);
+    if (facts->largest_idle_bytes < facts->picture.largest_bytes)
+        facts->largest_idle_bytes = facts->picture.largest_bytes;
+    if (facts->idle_bytes < facts->picture.idle_bytes)
+        facts->idle_bytes = facts->picture.idle_bytes;
+    facts->cause =
+        berth__find_cause(&facts->picture, size_bytes, facts->charged_bytes, facts->stats.bytes_limit);
+    berth__sites_find(a, &facts->sites);
     if (facts->stats.largest_free_bytes < facts->largest_idle_bytes)
         facts->stats.largest_free_bytes = facts->largest_idle_bytes;
     if (facts->stats.bytes_reserved > facts->stats.bytes_in_use + facts->idle_bytes)
@@ -104,11 +118,40 @@ static void say_remedy(berth__text *text, const struct facts *facts)
     }
 }
 
+/* "fragmented, pinned by cache and 2 more with 4 KiB": what berth explain-oom says of a recording. */
+static void say_cause(berth__text *text, const struct facts *facts)
+{
+    const berth__picture *p = &facts->picture;
+    berth__say(text, "%s", berth__cause_words(facts->cause));
+    if (facts->cause == BERTH__HELD_BY_STREAMS) {
+        berth__say(text, ": %s are freed, but streams use them", BERTH__SIZE(p->waiting_bytes));
+    } else if (facts->cause == BERTH__HELD_BY_CACHE) {
+        berth__say(text, ": %s lie in pieces that nothing uses", BERTH__SIZE(p->unused_bytes));
+    } else if (facts->cause == BERTH__FRAGMENTED && p->pin_count) {
+        berth__say(text, ", pinned by %s", p->pin_label ? p->pin_label : "a block without a label");
+        if (p->pin_count > 1)
+            berth__say(text, " and %zu more", p->pin_count - 1);
+        berth__say(text, " with %s", BERTH__SIZE(p->pin_bytes));
+    }
+}
+
+static void say_sites(berth__text *text, const berth__sites *sites)
+{
+    char words[BERTH__SITE_WORDS];
+    for (size_t i = 0; i < sites->count && i < BERTH__SITES_TOLD; i++) {
+        berth__symbol_format(sites->sums[i].frame, words, sizeof words);
+        berth__say(text, "%s%s %s", i ? ", " : "", words, BERTH__SIZE(sites->sums[i].bytes));
+    }
+}
+
 static void say_all(berth__text *text, struct facts *facts)
 {
     const berth_stats *stats = &facts->stats;
     berth__say(text, "out of memory: %s for %s from %s\n", BERTH__SIZE(facts->size_bytes), facts->label,
                facts->name);
+    berth__say(text, "  cause: ");
+    say_cause(text, facts);
+    berth__say(text, "\n");
     if (stats->bytes_limit)
         berth__say(text, "  limit: %s\n", BERTH__SIZE(stats->bytes_limit));
     else
@@ -127,6 +170,11 @@ static void say_all(berth__text *text, struct facts *facts)
     } else {
         berth__say(text, "  largest labels: not known; put a tracker, a guard or a scope meter around it\n");
     }
+    if (facts->sites.count) {
+        berth__say(text, "  largest call sites: ");
+        say_sites(text, &facts->sites);
+        berth__say(text, "\n");
+    }
     if (stats->largest_free_bytes)
         berth__say(text, "  largest free block: %s, of %s free in all\n",
                    BERTH__SIZE(stats->largest_free_bytes), BERTH__SIZE(facts->idle_bytes));
@@ -141,7 +189,8 @@ static void say_all(berth__text *text, struct facts *facts)
 static void say_short(berth__text *text, struct facts *facts)
 {
     const berth_stats *stats = &facts->stats;
-    berth__say(text, "%s for %s from %s", BERTH__SIZE(facts->size_bytes), facts->label, facts->name);
+    berth__say(text, "%s for %s from %s: ", BERTH__SIZE(facts->size_bytes), facts->label, facts->name);
+    say_cause(text, facts);
     if (stats->bytes_limit)
         berth__say(text, "; limit %s", BERTH__SIZE(stats->bytes_limit));
     if (facts->has_stats)
@@ -163,7 +212,7 @@ berth_status berth_explain(berth_allocator *a, size_t size_bytes, const berth_re
         return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", a ? "text" : "the allocator");
     struct facts facts;
     berth__text out = {text, capacity, 0};
-    gather(&facts, a, size_bytes, request);
+    explain_gather(&facts, a, size_bytes, request);
     say_all(&out, &facts);
     if (needed)
         *needed = out.length + 1;
@@ -173,7 +222,7 @@ berth_status berth_explain(berth_allocator *a, size_t size_bytes, const berth_re
 /* ---- The decorator ------------------------------------------------------------------------------- */
 
 struct explain {
-    berth__mender base;
+    berth__on_failure base;
     _Atomic uint64_t explained;
 };
 
@@ -184,14 +233,15 @@ static void log_lines(char *text)
         berth__log(BERTH_LOG_WARNING, "%s", line);
 }
 
-static berth_status explain_mend(berth__mender *self, const berth__asked *asked, berth_status status)
+static berth_status explain_on_failure(berth__on_failure *self, const berth__asked *asked,
+                                       berth_status status)
 {
     struct explain *e = (struct explain *)self;
     berth_error before = *berth_last_error();
     struct facts facts;
     char words[TEXT_BYTES] = "";
     berth__text shortened = {words, sizeof before.message, 0};
-    gather(&facts, e->base.base.inner, asked->size_bytes, asked->request);
+    explain_gather(&facts, e->base.base.inner, asked->size_bytes, asked->request);
     say_short(&shortened, &facts);
     /* The 1st, 2nd, 4th, 8th … goes to the log, so that a program that lives at its limit is not flooded. */
     uint64_t number = atomic_fetch_add_explicit(&e->explained, 1, memory_order_relaxed) + 1;
@@ -213,7 +263,8 @@ static berth_status explain_reallocate(void *self, void *p, size_t old_bytes, si
     berth__asked asked = {self, new_bytes, alignment, request, out};
     berth_status status =
         inner->ops.reallocate(inner->self, p, old_bytes, new_bytes, alignment, request, out);
-    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status : explain_mend(self, &asked, status);
+    return BERTH_LIKELY(!berth__is_want_of_memory(status)) ? status
+                                                           : explain_on_failure(self, &asked, status);
 }
 
 static void explain_destroy(void *self)
@@ -235,7 +286,7 @@ berth_status berth_explain_create(berth_allocator *inner, berth_allocator **out)
     berth_allocator_ops ops = berth__forward_ops;
     ops.reallocate = explain_reallocate;
     ops.destroy = explain_destroy;
-    berth__mender_init(&e->base, &ops, inner, explain_mend);
+    berth__on_failure_init(&e->base, &ops, inner, explain_on_failure);
     *out = &e->base.base.base;
     return BERTH_OK;
 }

@@ -15,6 +15,7 @@
 #include "core/allocator.h"
 #include "count/meter.h"
 #include "wrap/noted.h"
+#include "wrap/on_failure.h"
 
 enum { ZONE_BYTE = 0xfb, FREED_BYTE = 0xdf, REDZONE_MAX = 64 << 10, GRANULE = 16 };
 
@@ -115,12 +116,12 @@ static unsigned check_freed(const struct guard *g, const berth__guarded *block)
     return faults + 1;
 }
 
-static void hide(const berth__guarded *block)
+static void guard_hide(const berth__guarded *block)
 {
     berth__annotate_noaccess(raw_of(block), raw_bytes(block));
 }
 
-static void unhide(const berth__guarded *block)
+static void guard_unhide(const berth__guarded *block)
 {
     berth__annotate_defined(raw_of(block), raw_bytes(block));
 }
@@ -167,7 +168,7 @@ static berth__guarded *pop_above(struct guard *g, size_t keep_bytes)
     return oldest ? &oldest->block : NULL;
 }
 
-static void push(struct guard *g, berth__guarded *block)
+static void guard_push(struct guard *g, berth__guarded *block)
 {
     struct kept *newest = (struct kept *)block;
     berth__spin_lock(&g->queue_lock, BERTH__RANK_WRAP);
@@ -181,7 +182,7 @@ static void push(struct guard *g, berth__guarded *block)
 /* Of a block whose free was answered already: nobody could free it again. */
 static void give_back(struct guard *g, berth__guarded *block)
 {
-    if (berth__deallocate(g->base.inner, raw_of(block), raw_bytes(block), NULL) != BERTH_OK)
+    if (!berth__free_is_done(berth__deallocate(g->base.inner, raw_of(block), raw_bytes(block), NULL)))
         berth__log(BERTH_LOG_ERROR, "a freed block of %llu bytes was not taken back and is lost: %s",
                    (unsigned long long)block->size_bytes, berth_last_error()->message);
     berth__heap_free(block);
@@ -195,7 +196,7 @@ static size_t drain(struct guard *g, size_t keep_bytes)
     while ((block = pop_above(g, keep_bytes)) != NULL) {
         /* Out of the map first: once the inner allocator has it, its address may be a new block's. */
         berth__block_map_take(&g->kept, block_of(block));
-        unhide(block);
+        guard_unhide(block);
         check_freed(g, block);
         released += raw_bytes(block);
         give_back(g, block);
@@ -205,14 +206,31 @@ static size_t drain(struct guard *g, size_t keep_bytes)
 
 /* ---- Allocating and freeing ---------------------------------------------------------------------- */
 
+/* The stream that the block is for uses it, as if that had been recorded; who follows no streams need not know. */
+static berth_status note_stream(struct guard *g, void *raw, size_t size, berth_stream *stream)
+{
+    berth_allocator *inner = g->base.inner;
+    if (!inner->follows_streams)
+        return BERTH_OK;
+    berth_status status = inner->ops.record_use(inner->self, raw, stream);
+    if (!status || status == BERTH_UNSUPPORTED)
+        return BERTH_OK;
+    (void)berth__deallocate(inner, raw, size, NULL);
+    return status;
+}
+
+/* The host writes the zones at once: it asks for the memory itself, since what an allocator gives for a stream that stream
+ * may still be working on, or be about to fill with zero. [W4] */
 static berth_status allocate_raw(struct guard *g, size_t size, size_t alignment, const berth_request *request,
                                  void **raw)
 {
-    berth_status status = berth__allocate(g->base.inner, size, alignment, request, raw);
-    if (BERTH_LIKELY(status == BERTH_OK) || drain(g, 0) == 0)
-        return status;
+    berth_request own = *request;
+    own.stream = NULL;
+    berth_status status = berth__allocate(g->base.inner, size, alignment, &own, raw);
     /* What the quarantine held back may be just what is missing. */
-    return berth__allocate(g->base.inner, size, alignment, request, raw);
+    if (BERTH_UNLIKELY(status) && drain(g, 0) != 0)
+        status = berth__allocate(g->base.inner, size, alignment, &own, raw);
+    return status || BERTH_LIKELY(!request->stream) ? status : note_stream(g, *raw, size, request->stream);
 }
 
 static berth_status no_memory(struct guard *g, size_t size_bytes)
@@ -234,7 +252,7 @@ static berth_status guard_allocate(void *self, size_t size_bytes, size_t alignme
     void *raw = NULL;
     berth_status status =
         allocate_raw(g, front + behind, alignment > GRANULE ? alignment : GRANULE, request, &raw);
-    if (BERTH_UNLIKELY(status != BERTH_OK)) {
+    if (BERTH_UNLIKELY(status)) {
         berth__slots_count_failure(&g->meter.slots);
         berth__heap_free(block);
         return status;
@@ -247,10 +265,11 @@ static berth_status guard_allocate(void *self, size_t size_bytes, size_t alignme
         .allocated_by = berth__stack_here(),
         .front_bytes = (uint32_t)front,
         .back_bytes = (uint32_t)(behind - size_bytes),
+        .used_by_stream = request->stream != NULL,
     };
     void *address = block_of(block);
     fill_zones(g, block);
-    hide(block);
+    guard_hide(block);
     if (request->flags & BERTH_ZEROED)
         berth__annotate_defined(address, size_bytes);
     else
@@ -284,22 +303,25 @@ static berth_status free_in_use(struct guard *g, const berth__guarded *block, be
     if (g->options.zero_on_free)
         *wiped = berth_zero(inner->ops.device(inner->self), block_of(block), (size_t)block->size_bytes,
                             stream, true);
+    /* Not wiped for want of something: it stays the caller's, who may try again. */
+    if (*wiped && (berth__is_want_of_memory(*wiped) || *wiped == BERTH_DEVICE_ERROR))
+        return *wiped;
     return berth__deallocate(inner, raw_of(block), raw_bytes(block), stream);
 }
 
 /* What the inner allocator refuses stays live, unless it says that there is no such block. */
 static bool stays_live(struct guard *g, berth__guarded *block, berth_status status)
 {
-    if (BERTH_LIKELY(status == BERTH_OK || status == BERTH_BAD_FREE))
+    if (berth__free_is_done(status) || status == BERTH_BAD_FREE)
         return false;
-    hide(block);
+    guard_hide(block);
     berth__annotate_defined(block_of(block), (size_t)block->size_bytes);
     block->freed_by = NULL;
     (void)BERTH_ASSERT(berth__block_map_put(&g->live, &block->entry), "a prepared map takes every block");
     return true;
 }
 
-static void keep(struct guard *g, berth__guarded *block)
+static void guard_keep(struct guard *g, berth__guarded *block)
 {
     memset(block_of(block), freed_byte(g), (size_t)block->size_bytes);
     /* In the map before the queue: from there another thread may take it out at once. */
@@ -308,8 +330,8 @@ static void keep(struct guard *g, berth__guarded *block)
         return;
     }
     (void)BERTH_ASSERT(berth__block_map_put(&g->kept, &block->entry), "a prepared map takes every block");
-    hide(block);
-    push(g, block);
+    guard_hide(block);
+    guard_push(g, block);
     drain(g, g->options.quarantine_bytes);
 }
 
@@ -321,7 +343,7 @@ static berth_status guard_deallocate(void *self, void *p, size_t size_bytes, ber
     if (BERTH_UNLIKELY(!block))
         return refuse_free(g, p);
     block->freed_by = berth__stack_here();
-    unhide(block);
+    guard_unhide(block);
     uint64_t size = block->size_bytes;
     const char *label = block->label;
     unsigned faults = check_zones(g, block);
@@ -332,14 +354,14 @@ static berth_status guard_deallocate(void *self, void *p, size_t size_bytes, ber
             return status;
         berth__heap_free(block);
     } else {
-        keep(g, block);
+        guard_keep(g, block);
     }
     berth__meter_give(&g->meter, size);
     drop_holder(g); /* `g` may be gone */
     if (BERTH_UNLIKELY(faults))
         return berth__fail(BERTH_CORRUPT, "bytes around %p (%llu bytes, label %s) were overwritten", p,
                            (unsigned long long)size, label ? label : "none");
-    return status != BERTH_OK ? status : wiped;
+    return status ? status : wiped;
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
@@ -378,7 +400,7 @@ static berth_status guard_record_use(void *self, const void *p, berth_stream *st
         return berth__fail(BERTH_NOT_FOUND, "%p does not lie in a live block of this guard", p);
     berth_allocator *inner = g->base.inner;
     berth_status status = inner->ops.record_use(inner->self, p, stream);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     /* In its place: a block that is taken out for a moment is not there for others. */
     const bool used = true;
@@ -399,7 +421,7 @@ static berth_status guard_size(void *self, const void *p, size_t *out)
 {
     berth__guarded block;
     berth_status status = read_live(self, p, &block);
-    if (status == BERTH_OK)
+    if (!status)
         *out = (size_t)block.size_bytes;
     return status;
 }
@@ -408,7 +430,7 @@ static berth_status guard_allocation_id(void *self, const void *p, uint64_t *out
 {
     berth__guarded block;
     berth_status status = read_live(self, p, &block);
-    if (status == BERTH_OK)
+    if (!status)
         *out = block.id;
     return status;
 }
@@ -453,8 +475,8 @@ static berth_status guard_trim(void *self, size_t keep_bytes, size_t *released)
     return inner->ops.trim(inner->self, keep_bytes, released);
 }
 
-static bool show(const berth__guarded *blocks, size_t count, berth_block_state state, berth_block_fn visit,
-                 void *context)
+static bool guard_show(const berth__guarded *blocks, size_t count, berth_block_state state,
+                       berth_block_fn visit, void *context)
 {
     for (size_t i = 0; i < count; i++) {
         const berth__guarded *from = &blocks[i];
@@ -481,8 +503,8 @@ static berth_status guard_snapshot(void *self, berth_block_fn visit, void *conte
     berth_status status = BERTH_OK;
     if (berth__block_map_copy(&g->live, sizeof(berth__guarded), &live, &live_count) &&
         berth__block_map_copy(&g->kept, sizeof(berth__guarded), &kept, &kept_count)) {
-        if (show(live, live_count, BERTH_BLOCK_LIVE, visit, context))
-            show(kept, kept_count, BERTH_BLOCK_IDLE, visit, context);
+        if (guard_show(live, live_count, BERTH_BLOCK_LIVE, visit, context))
+            guard_show(kept, kept_count, BERTH_BLOCK_IDLE, visit, context);
     } else {
         status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a snapshot of a guard's blocks");
     }
@@ -505,9 +527,9 @@ static size_t check_all(struct guard *g, const berth__guarded *blocks, size_t co
     size_t faults = 0;
     for (size_t i = 0; i < count; i++) {
         const berth__guarded *block = &blocks[i];
-        unhide(block);
+        guard_unhide(block);
         faults += freed ? check_freed(g, block) : check_zones(g, block);
-        hide(block);
+        guard_hide(block);
         if (!freed)
             berth__annotate_defined(block_of(block), (size_t)block->size_bytes);
     }
@@ -557,7 +579,8 @@ static berth_allocator_ops guard_ops(void)
     ops.allocate = guard_allocate;
     ops.deallocate = guard_deallocate;
     ops.destroy = guard_destroy;
-    ops.reallocate = NULL; /* a block that grows in place would grow into its red zone: the front moves it */
+    ops.reallocate = NULL;  /* a block that grows in place would grow into its red zone: the front moves it */
+    ops.granularity = NULL; /* not with what a red zone adds */
     ops.record_use = guard_record_use;
     ops.owns = guard_owns;
     ops.tracks_sizes = guard_tracks_sizes;
@@ -583,7 +606,7 @@ berth_status berth_guard_create(berth_allocator *inner, const berth_guard_option
     if (!options)
         options = &defaults;
     berth_status status = check_options(options);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     if (!berth__is_host_accessible(inner))
         return berth__fail(BERTH_UNSUPPORTED,

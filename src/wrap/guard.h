@@ -6,8 +6,7 @@
 #include "base/stack.h"
 #include "berth/decorators.h"
 
-/* A block from its allocation until it leaves the quarantine. Owned by the live map, then by the quarantine.
- */
+/* A block from its allocation until it leaves the quarantine. Owned by the live map, then by the quarantine. */
 typedef struct berth__guarded {
     berth__block_entry entry; /* address: the caller's block */
     uint64_t size_bytes;

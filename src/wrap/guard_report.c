@@ -13,7 +13,7 @@ static void log_lines(char *text)
         berth__log(BERTH_LOG_ERROR, "%s", line);
 }
 
-static void tell(const berth_guard_options *options, berth_guard_report *report, char *text)
+static void report_tell(const berth_guard_options *options, berth_guard_report *report, char *text)
 {
     report->struct_size = sizeof *report;
     report->text = text;
@@ -70,7 +70,7 @@ void berth__guard_tell(const berth_guard_options *options, berth_guard_fault fau
         .freed_by = block->freed_by ? block->freed_by->frames : NULL,
         .freed_depth = block->freed_by ? block->freed_by->depth : 0,
     };
-    tell(options, &report, text);
+    report_tell(options, &report, text);
 }
 
 void berth__guard_tell_foreign(const berth_guard_options *options, const void *p)
@@ -88,5 +88,5 @@ void berth__guard_tell_foreign(const berth_guard_options *options, const void *p
         .freed_by = here ? here->frames : NULL,
         .freed_depth = here ? here->depth : 0,
     };
-    tell(options, &report, text);
+    report_tell(options, &report, text);
 }

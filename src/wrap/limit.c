@@ -21,7 +21,7 @@ struct limit {
 
 static berth_status check_limit(uint64_t limit_bytes)
 {
-    if (limit_bytes == 0 || limit_bytes > INT64_MAX / 2)
+    if (limit_bytes == 0 || limit_bytes > BERTH_BUDGET_UNLIMITED)
         return berth__fail(BERTH_INVALID_ARGUMENT,
                            "a budget of %llu bytes is none: give a number from 1 to 2^62 - 1",
                            (unsigned long long)limit_bytes);
@@ -34,7 +34,7 @@ berth_status berth_budget_create(uint64_t limit_bytes, berth_budget **out)
         return berth__fail(BERTH_INVALID_ARGUMENT, "there is no place for the budget: out is NULL");
     *out = NULL;
     berth_status status = check_limit(limit_bytes);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     berth_budget *budget = berth__heap_aligned(sizeof *budget, 64);
     if (!budget)
@@ -66,7 +66,7 @@ berth_status berth_budget_set_limit(berth_budget *budget, uint64_t limit_bytes)
     if (!budget)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the budget is NULL");
     berth_status status = check_limit(limit_bytes);
-    if (status == BERTH_OK)
+    if (!status)
         berth__quota_set_cap(&budget->quota, (int64_t)limit_bytes);
     return status;
 }
@@ -93,6 +93,9 @@ static berth_status over_budget(struct limit *l, size_t size_bytes, const berth_
     const char *label = berth__request_label(request);
     if (!label)
         label = "a request without a label";
+    if (size_bytes > limit && limit == BERTH_BUDGET_UNLIMITED)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "%s for %s are more than any machine has",
+                           BERTH__SIZE(size_bytes), label);
     if (size_bytes > limit)
         return berth__fail(
             BERTH_OVER_BUDGET, "%s for %s are more than the whole budget of %s; raise the budget to %s",
@@ -109,7 +112,7 @@ static berth_status over_budget(struct limit *l, size_t size_bytes, const berth_
         BERTH__SIZE(size_bytes - left), BERTH__SIZE(in_use + size_bytes));
 }
 
-/* Over a source that knows its blocks' sizes, the common case. The short ways call nothing but the source, so
+/* Over a source that knows its blocks' sizes, the common case. The fast paths call nothing but the source, so
  * that they keep little; everything else is out of line. */
 BERTH__COLD static berth_status known_undo(struct limit *l, size_t size_bytes, berth_status status)
 {
@@ -123,7 +126,7 @@ BERTH__COLD static berth_status known_allocate_slow(struct limit *l, size_t size
     if (!berth__quota_take_slow(&l->budget->quota, size_bytes))
         return over_budget(l, size_bytes, request);
     berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
-    return status == BERTH_OK ? status : known_undo(l, size_bytes, status);
+    return !status ? status : known_undo(l, size_bytes, status);
 }
 
 static berth_status known_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -134,7 +137,7 @@ static berth_status known_allocate(void *self, size_t size_bytes, size_t alignme
     if (BERTH_UNLIKELY(!berth__quota_take_fast(&l->budget->quota, size_bytes)))
         return known_allocate_slow(l, size_bytes, alignment, request, out);
     berth_status status = berth__allocate(l->base.base.inner, size_bytes, alignment, request, out);
-    return BERTH_LIKELY(status == BERTH_OK) ? status : known_undo(l, size_bytes, status);
+    return BERTH_LIKELY(!status) ? status : known_undo(l, size_bytes, status);
 }
 
 BERTH__COLD static berth_status known_give_slow(struct limit *l, uint64_t size_bytes)
@@ -143,14 +146,21 @@ BERTH__COLD static berth_status known_give_slow(struct limit *l, uint64_t size_b
     return BERTH_OK;
 }
 
+BERTH__COLD static berth_status known_not_freed(struct limit *l, uint64_t size_bytes, berth_status status)
+{
+    if (berth__free_is_done(status))
+        berth__quota_give(&l->budget->quota, size_bytes);
+    return status;
+}
+
 static berth_status known_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     struct limit *l = self;
     uint64_t known =
         berth__header_size(p); /* before it is gone; the source itself tells whether it is live */
     berth_status status = berth__deallocate(l->base.base.inner, p, size_bytes, stream);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
-        return status;
+    if (BERTH_UNLIKELY(status))
+        return known_not_freed(l, known, status);
     return BERTH_LIKELY(berth__quota_give_fast(&l->budget->quota, known)) ? BERTH_OK
                                                                           : known_give_slow(l, known);
 }
@@ -162,7 +172,7 @@ static berth_status limit_allocate(void *self, size_t size_bytes, size_t alignme
     if (BERTH_UNLIKELY(!berth__quota_take(&l->budget->quota, size_bytes)))
         return over_budget(l, size_bytes, request);
     berth_status status = berth__noted_allocate(&l->base, size_bytes, alignment, request, 0, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
+    if (BERTH_UNLIKELY(status))
         berth__quota_give(&l->budget->quota, size_bytes);
     return status;
 }
@@ -173,7 +183,7 @@ static berth_status limit_deallocate(void *self, void *p, size_t size_bytes, ber
     berth__note note = {0};
     berth_status status = berth__noted_deallocate(&l->base, p, size_bytes, stream, &note);
     /* Given back only when it is really gone, so that nobody else gets the bytes twice. */
-    if (BERTH_LIKELY(status == BERTH_OK))
+    if (berth__free_is_done(status))
         berth__quota_give(&l->budget->quota, note.size_bytes);
     return status;
 }
@@ -187,10 +197,10 @@ static berth_status limit_stats(void *self, berth_stats *out)
     uint64_t limit = berth_budget_limit(l->budget);
     uint64_t refused = atomic_load(&l->budget->refusals);
     berth_status status = inner->ops.stats(inner->self, out);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     out->num_failures += refused;
-    if (out->bytes_limit == 0 || limit < out->bytes_limit)
+    if (limit != BERTH_BUDGET_UNLIMITED && (out->bytes_limit == 0 || limit < out->bytes_limit))
         out->bytes_limit = limit;
     return BERTH_OK;
 }

@@ -114,7 +114,7 @@ static berth_status logging_deallocate(void *self, void *p, size_t size_bytes, b
     /* Before the free: afterwards another thread's allocation of the same address could come first. */
     log_event(l, &(struct event){"free", p, size_bytes, 0, NULL, stream, BERTH_OK});
     berth_status status = berth__deallocate(l->base.inner, p, size_bytes, stream);
-    if (status != BERTH_OK)
+    if (!berth__free_is_done(status))
         log_event(l, &(struct event){"free_failed", p, size_bytes, 0, NULL, stream, status});
     return status;
 }
@@ -128,7 +128,7 @@ static berth_status logging_reallocate(void *self, void *p, size_t old_bytes, si
         inner->ops.reallocate(inner->self, p, old_bytes, new_bytes, alignment, request, out);
     if (status == BERTH_UNSUPPORTED) /* the front goes through allocate and free, which are logged */
         return status;
-    if (status == BERTH_OK)
+    if (!status)
         log_event(l, &(struct event){"reallocate_from", p, old_bytes, 0, NULL, request->stream, BERTH_OK});
     log_event(l, &(struct event){"reallocate", *out, new_bytes, alignment, berth__request_label(request),
                                  request->stream, status});
@@ -163,7 +163,7 @@ static berth_status open_file(const char *path, int *file)
 }
 
 /* The header starts an empty file, so that several logs in one file have it once. */
-static void start(struct logging *l)
+static void logging_start(struct logging *l)
 {
     struct stat info;
     bool has_lines = l->file >= 0 && fstat(l->file, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
@@ -192,7 +192,7 @@ berth_status berth_event_log_create(berth_allocator *inner, const berth_event_lo
     l->write = options->write;
     l->context = options->context;
     berth_status status = options->path ? open_file(options->path, &l->file) : BERTH_OK;
-    if (status != BERTH_OK) {
+    if (status) {
         berth__heap_free(l);
         return status;
     }
@@ -204,7 +204,8 @@ berth_status berth_event_log_create(berth_allocator *inner, const berth_event_lo
     ops.destroy = logging_destroy;
     berth__wrapper_init(&l->base, &ops, inner);
     l->base.base.header = inner->header;
-    start(l);
+    l->base.base.follows_streams = inner->follows_streams;
+    logging_start(l);
     *out = &l->base.base;
     return BERTH_OK;
 }

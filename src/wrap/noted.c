@@ -1,5 +1,4 @@
-/* Notes in front of blocks, or in a map: allocating with one, taking it away, answering questions through it.
- */
+/* Notes in front of blocks, or in a map: allocating with one, taking it away, answering questions through it. */
 #include "wrap/noted.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@ bool berth__is_host_accessible(berth_allocator *a)
     return berth_device_describe(device, &info) == BERTH_OK && info.host_accessible;
 }
 
-static berth_status refuse(const void *p)
+static berth_status noted_refuse(const void *p)
 {
     return berth__fail(BERTH_BAD_FREE,
                        "%p is not a live block of this allocator: freed twice, not its own, or overwritten "
@@ -46,7 +45,7 @@ static berth_status allocate_mapped(berth__noted *w, size_t size_bytes, size_t a
         return no_note(size_bytes);
     void *block = NULL;
     berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, &block);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__heap_free(mapped);
         return status;
     }
@@ -86,7 +85,7 @@ static berth_status allocate_in_front(berth__noted *w, size_t size_bytes, size_t
         room = sizeof(berth__note);
     void *raw = NULL;
     berth_status status = berth__allocate(w->base.inner, size_bytes + room, room, request, &raw);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     void *block = (char *)raw + room;
     berth__note note = {.size_bytes = size_bytes, .whom = whom, .seal = berth__note_seal(block, room)};
@@ -123,7 +122,7 @@ static berth_status ask_size(berth__noted *w, const void *p, berth__note *note)
         size = (size_t)berth__size_of_word(header.size_and_tag);
     else if (w->place == BERTH__NOTE_SIZE_KNOWN ||
              inner->ops.requested_size(inner->self, p, &size) != BERTH_OK)
-        return refuse(p);
+        return noted_refuse(p);
     *note = (berth__note){.size_bytes = size};
     return BERTH_OK;
 }
@@ -133,7 +132,7 @@ static berth_status ask_size(berth__noted *w, const void *p, berth__note *note)
  * bytes are not ours to write, and its address may come again with another note. */
 static bool keeps_block(berth_status status)
 {
-    return status != BERTH_OK && status != BERTH_BAD_FREE;
+    return !berth__free_is_done(status) && status != BERTH_BAD_FREE;
 }
 
 static berth_status release_raw(berth__noted *w, void *p, const berth__note *note, size_t size_bytes,
@@ -150,7 +149,7 @@ static berth_status free_mapped(berth__noted *w, void *p, size_t size_bytes, ber
 {
     struct mapped_note *mapped = (struct mapped_note *)(void *)berth__block_map_take(&w->map, p);
     if (!mapped)
-        return refuse(p);
+        return noted_refuse(p);
     *note = mapped->note;
     berth_status status = release_raw(w, p, note, size_bytes, stream);
     if (!keeps_block(status))
@@ -167,7 +166,7 @@ static berth_status free_in_front(berth__noted *w, void *p, size_t size_bytes, b
     if (berth__starts_page(p))
         return free_mapped(w, p, size_bytes, stream, note);
     if (!berth__has_note(p))
-        return refuse(p);
+        return noted_refuse(p);
     *note = *berth__note_of(p);
     berth__note_of(p)->seal = 0;
     berth_status status = release_raw(w, p, note, size_bytes, stream);
@@ -189,7 +188,7 @@ berth_status berth__noted_deallocate(berth__noted *w, void *p, size_t size_bytes
         break;
     }
     berth_status status = ask_size(w, p, note);
-    return status == BERTH_OK ? release_raw(w, p, note, size_bytes, stream) : status;
+    return !status ? release_raw(w, p, note, size_bytes, stream) : status;
 }
 
 /* ---- Questions ----------------------------------------------------------------------------------- */
@@ -220,10 +219,10 @@ static berth_status ask_inner(berth__noted *w, size_op ask, const void *p, size_
         return ask(inner->self, p, out);
     berth__note note = {0};
     berth_status status = read_note(w, p, &note);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     status = ask(inner->self, (const char *)p - berth__note_room(&note), out);
-    if (status == BERTH_OK) /* what the block takes, less what the note takes of it */
+    if (!status) /* what the block takes, less what the note takes of it */
         *out -= berth__note_room(&note);
     return status;
 }
@@ -257,14 +256,13 @@ static berth_status noted_reallocate(void *self, void *p, size_t old_bytes, size
     berth__note note = {0};
     void *moved = NULL;
     berth_status status = read_note(w, p, &note);
-    if (status != BERTH_OK)
+    if (status)
         return berth__fail(BERTH_BAD_FREE, "%p is not a live block of this allocator", p);
     status = berth__allocate(&w->base.base, new_bytes, alignment, request, &moved);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     memcpy(moved, p, note.size_bytes < new_bytes ? (size_t)note.size_bytes : new_bytes);
-    *out = moved;
-    return berth__deallocate(&w->base.base, p, old_bytes, request->stream);
+    return berth__finish_move(&w->base.base, p, old_bytes, moved, new_bytes, request, out);
 }
 
 bool berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocator *inner, bool size_only)
@@ -285,7 +283,9 @@ bool berth__noted_init(berth__noted *w, berth_allocator_ops *ops, berth_allocato
     else if (tracks && size_only)
         w->place = BERTH__NOTE_ASKED;
     else
-        w->place = !tracks && berth__is_host_accessible(inner) ? BERTH__NOTE_IN_FRONT : BERTH__NOTE_IN_MAP;
+        w->place = !tracks && !inner->follows_streams && berth__is_host_accessible(inner)
+                       ? BERTH__NOTE_IN_FRONT
+                       : BERTH__NOTE_IN_MAP;
     memset(&w->map, 0, sizeof w->map);
     if (w->place == BERTH__NOTE_IN_MAP && !berth__block_map_prepare(&w->map)) {
         berth__block_map_finish(&w->map);

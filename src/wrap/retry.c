@@ -4,14 +4,14 @@
 #include <time.h>
 
 #include "base/park.h"
-#include "wrap/mender.h"
+#include "wrap/on_failure.h"
 
 /* Besides being woken by frees a waiter looks again after this long: memory may come back by ways that do not
  * lead through here, and a free that was under way when the waiting began costs no more than this. */
 #define LOOK_AGAIN_NS ((uint64_t)2000000)
 
 struct retry {
-    berth__mender base;
+    berth__on_failure base;
     uint64_t deadline_ns;
     _Atomic uint32_t waiting;
     _Atomic uint64_t num_retries;
@@ -26,7 +26,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static berth_status retry_mend(berth__mender *self, const berth__asked *asked, berth_status refused)
+static berth_status retry_on_failure(berth__on_failure *self, const berth__asked *asked, berth_status refused)
 {
     struct retry *r = (struct retry *)self;
     if (asked->request->flags & BERTH_NO_RETRY)
@@ -47,9 +47,12 @@ static berth_status retry_mend(berth__mender *self, const berth__asked *asked, b
         berth__park(&r->frees, seen, deadline - now < LOOK_AGAIN_NS ? deadline - now : LOOK_AGAIN_NS);
     }
     atomic_fetch_sub(&r->waiting, 1);
-    if (status != BERTH_OK && berth__is_want_of_memory(status))
-        berth__fail(status, "waited %llu ms for frees in vain: %s",
-                    (unsigned long long)((now - start) / 1000000u), berth_last_error()->message);
+    if (status && berth__is_want_of_memory(status)) {
+        const berth_error said = *berth_last_error(); /* the driver's code and words stay beside ours */
+        (void)berth__fail_driver(status, said.driver_code, said.driver_words,
+                                 "waited %llu ms for frees in vain: %s",
+                                 (unsigned long long)((now - start) / 1000000u), said.message);
+    }
     return status;
 }
 
@@ -92,7 +95,7 @@ static berth_status retry_stats(void *self, berth_stats *out)
     struct retry *r = self;
     berth_allocator *inner = r->base.base.inner;
     berth_status status = inner->ops.stats(inner->self, out);
-    if (status == BERTH_OK)
+    if (!status)
         out->num_retries += atomic_load_explicit(&r->num_retries, memory_order_relaxed);
     return status;
 }
@@ -137,7 +140,7 @@ berth_status berth_retry_create(berth_allocator *inner, const berth_retry_option
     ops.clear_stats = retry_clear_stats;
     ops.destroy = retry_destroy;
     r->deadline_ns = options->deadline_ns;
-    berth__mender_init(&r->base, &ops, inner, retry_mend);
+    berth__on_failure_init(&r->base, &ops, inner, retry_on_failure);
     *out = &r->base.base.base;
     return BERTH_OK;
 }

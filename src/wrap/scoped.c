@@ -5,7 +5,7 @@
 #include "wrap/noted.h"
 
 /* Over a source with headers, the common case: the block bears the number of its account in its header. The
- * short ways call nothing but the source, so that they keep little; everything else is out of line. */
+ * fast paths call nothing but the source, so that they keep little; everything else is out of line. */
 
 BERTH__COLD static berth_status tag_and_add(void *block, size_t size_bytes, const berth_request *request)
 {
@@ -33,7 +33,7 @@ static __attribute__((noinline)) berth_status labelled_allocate(berth__noted *w,
                                                                 const berth_request *request, void **out)
 {
     berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
+    if (BERTH_UNLIKELY(status))
         return status;
     berth__holder *mine = berth__holder_mine;
     size_t place = berth__label_place(request->label);
@@ -54,7 +54,7 @@ static berth_status tagged_allocate(void *self, size_t size_bytes, size_t alignm
     if (BERTH_UNLIKELY(request->label))
         return labelled_allocate(w, size_bytes, alignment, request, out);
     berth_status status = berth__allocate(w->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
+    if (BERTH_UNLIKELY(status))
         return status;
     const berth__memo *memo = &berth__thread_memos.scope;
     berth__slot *slot = memo->slot;
@@ -78,13 +78,20 @@ static __attribute__((noinline)) berth_status sub_from_account(uint64_t word)
     return BERTH_OK;
 }
 
+BERTH__COLD static berth_status tagged_not_freed(uint64_t word, berth_status status)
+{
+    if (berth__free_is_done(status))
+        (void)sub_from_account(word);
+    return status;
+}
+
 static berth_status tagged_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     berth__noted *w = self;
     uint64_t word = berth__header_word(p); /* before it is gone; the source itself tells whether it is live */
     berth_status status = berth__deallocate(w->base.inner, p, size_bytes, stream);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
-        return status;
+    if (BERTH_UNLIKELY(status))
+        return tagged_not_freed(word, status);
     const berth__memo *memo = &berth__thread_memos.scope;
     uint64_t size = word - memo->key; /* if it bears the memo's tag */
     if (BERTH_UNLIKELY(size >> BERTH__TAG_SHIFT || !memo->slot))
@@ -101,7 +108,7 @@ static berth_status scoped_allocate(void *self, size_t size_bytes, size_t alignm
 {
     uint64_t tag = berth__account_find(request);
     berth_status status = berth__noted_allocate(self, size_bytes, alignment, request, tag, out);
-    if (BERTH_LIKELY(status == BERTH_OK))
+    if (BERTH_LIKELY(!status))
         berth__account_add(tag, size_bytes);
     return status;
 }
@@ -110,7 +117,7 @@ static berth_status scoped_deallocate(void *self, void *p, size_t size_bytes, be
 {
     berth__note note = {0};
     berth_status status = berth__noted_deallocate(self, p, size_bytes, stream, &note);
-    if (BERTH_LIKELY(status == BERTH_OK))
+    if (berth__free_is_done(status))
         berth__account_sub(note.whom, note.size_bytes);
     return status;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { first_room = 16 };
+enum { first_room = 16, FIRST_IN_A_ROW = 64, MOST_IN_A_ROW = 1 << 20 };
 
 /* What stands for the calling thread as an owner; one without a slot is nobody's equal. */
 static inline uint32_t owner_me(void)
@@ -13,12 +13,26 @@ static inline uint32_t owner_me(void)
     return thread < BERTH__THREADS_MAX ? thread + BERTH__SHARD_OWNED : UINT32_MAX;
 }
 
-/* With the lock held: the owner never enters again, and is not inside any more. */
+/* With the lock held: the owner is not inside any more, and does not enter again before it has had the lock. */
 static void take_away(berth__table *t, berth__shard *s, uint32_t owner)
 {
     atomic_store(&s->owner, BERTH__SHARD_SHARED);
     berth__barrier_heavy();
     berth__slot_wait(berth__slot_of(t->slots, owner - BERTH__SHARD_OWNED));
+    uint32_t wanted = s->wanted_in_a_row;
+    s->wanted_in_a_row = wanted == 0 ? FIRST_IN_A_ROW : wanted < MOST_IN_A_ROW ? wanted * 2 : wanted;
+}
+
+/* With the lock held: the calling thread is at a shared shard, which may become its own. */
+static void count_in_a_row(berth__shard *s)
+{
+    uint32_t me = owner_me();
+    s->in_a_row = s->last == me ? s->in_a_row + 1 : 0;
+    s->last = me;
+    if (s->in_a_row < s->wanted_in_a_row || me == UINT32_MAX)
+        return;
+    s->in_a_row = 0;
+    atomic_store_explicit(&s->owner, me, memory_order_relaxed);
 }
 
 static inline void lock(berth__table *t, berth__shard *s)
@@ -27,6 +41,8 @@ static inline void lock(berth__table *t, berth__shard *s)
     uint32_t owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
     if (BERTH_UNLIKELY(owner >= BERTH__SHARD_OWNED && owner != owner_me()))
         take_away(t, s, owner);
+    else if (owner == BERTH__SHARD_SHARED)
+        count_in_a_row(s);
 }
 
 static inline void unlock(berth__shard *s)
@@ -172,7 +188,7 @@ static int by_id(const void *a, const void *b)
 /* A copy carries room for the deepest stack, since none can be asked for under the lock. */
 static size_t stack_bytes(void)
 {
-    return sizeof(berth__stack) + BERTH__TABLE_STACK_MAX * sizeof(void *);
+    return sizeof(berth__entry_stack) + BERTH__TABLE_STACK_MAX * sizeof(void *);
 }
 
 static bool give_stacks(berth__entry *copy, size_t room)
@@ -185,7 +201,7 @@ static bool give_stacks(berth__entry *copy, size_t room)
 
 static void copy_entry(berth__entry *to, const berth__entry *from)
 {
-    berth__stack *stack = to->stack;
+    berth__entry_stack *stack = to->stack;
     *to = *from;
     to->stack = stack;
     if (!stack)

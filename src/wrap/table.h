@@ -8,8 +8,10 @@
  * shifts are long enough to be mispredicted, which cost more than the second array.)
  *
  * A shard belongs to the first thread that puts something into it. That thread uses it without the lock while
- * its slot of the meter is entered; another that comes takes the lock, takes the shard away for good, and
- * waits until the owner is out of its slot. From then on everybody takes the lock. [T4]
+ * its slot of the meter is entered; another that comes takes the lock, takes the shard away, and waits until the
+ * owner is out of its slot. From then on everybody takes the lock [T4], until one thread has come so many times
+ * in a row that the shard is its own again. How many doubles each time the shard is taken away, since that
+ * interrupts the other processors: threads that do share a shard soon stay with the lock.
  *
  * An address is the same with and without a tag in its top bits (berth__untag). */
 #ifndef BERTH_WRAP_TABLE_H
@@ -22,10 +24,10 @@
 enum { BERTH__TABLE_SHARDS = 64, BERTH__TABLE_STACK_MAX = 32, BERTH__SHARD_CHAINS = 4 /* for each entry */ };
 
 /* A call stack, innermost first. Owned by its entry. */
-typedef struct berth__stack {
+typedef struct berth__entry_stack {
     uint32_t depth;
     void *frames[];
-} berth__stack;
+} berth__entry_stack;
 
 typedef struct berth__entry {
     const void *address; /* NULL: no entry */
@@ -33,8 +35,8 @@ typedef struct berth__entry {
     uint64_t size_bytes; /* as counted: at least what was requested */
     uint64_t id;
     const char *label;
-    berth__stack *stack; /* NULL: none */
-    uint32_t next;       /* in its chain, or among the free ones: index + 1, 0 at the end */
+    berth__entry_stack *stack; /* NULL: none */
+    uint32_t next;             /* in its chain, or among the free ones: index + 1, 0 at the end */
 } berth__entry;
 
 enum { BERTH__SHARD_FRESH = 0, BERTH__SHARD_SHARED = 1, BERTH__SHARD_OWNED = 2 };
@@ -49,7 +51,9 @@ typedef struct berth__shard {
     uint32_t shift; /* 64 - log2(number of chains) */
     berth__entry *entries;
     uint32_t *chains; /* behind the entries: index + 1 of each chain's first, 0: empty */
-    uint64_t fill_a_cache_line[3];
+    /* While shared: who came last, how often in a row since, and how often would make the shard its own. */
+    uint32_t last, in_a_row, wanted_in_a_row;
+    uint32_t fill_a_cache_line[3];
 } berth__shard;
 
 _Static_assert(sizeof(berth__shard) == 64, "threads in two shards do not write to one cache line");

@@ -139,14 +139,14 @@ static inline void use_id(uint64_t *word)
     *word = *word % ids_at_once == 0 ? 0 : *word + 1;
 }
 
-__attribute__((noinline)) static berth__stack *capture(uint32_t depth)
+__attribute__((noinline)) static berth__entry_stack *capture(uint32_t depth)
 {
 #if defined(__GLIBC__)
     enum { own_frames = 2 };
     void *frames[BERTH__TABLE_STACK_MAX + own_frames];
     int found = backtrace(frames, (int)depth + own_frames) - own_frames;
     uint32_t kept = found > 0 ? (uint32_t)found : 0;
-    berth__stack *stack = berth__heap_alloc(sizeof *stack + kept * sizeof(void *));
+    berth__entry_stack *stack = berth__heap_alloc(sizeof *stack + kept * sizeof(void *));
     if (stack) {
         stack->depth = kept;
         memcpy(stack->frames, frames + own_frames, kept * sizeof(void *));
@@ -155,7 +155,7 @@ __attribute__((noinline)) static berth__stack *capture(uint32_t depth)
 #else
     /* Other libcs have no backtrace of their own, and the library needs nothing but libc. */
     (void)depth;
-    return berth__heap_zalloc(1, sizeof(berth__stack));
+    return berth__heap_zalloc(1, sizeof(berth__entry_stack));
 #endif
 }
 
@@ -174,6 +174,8 @@ static inline uint64_t counted_size(struct tracker *t, const void *p, size_t siz
 {
     size_t given = 0;
     berth_allocator *inner = t->base.inner;
+    if (inner->grain_bytes) /* asking a pool costs its lock */
+        return berth__align_up(size_bytes, inner->grain_bytes);
     if (t->inner_sizes && inner->ops.allocated_size(inner->self, p, &given) == BERTH_OK && given > size_bytes)
         return given;
     return size_bytes;
@@ -202,7 +204,7 @@ BERTH__COLD static berth_status track_slowly(struct tracker *t, berth__entry *en
 
 BERTH__COLD static berth_status not_allocated(struct tracker *t, berth_status status)
 {
-    if (status != BERTH_OK)
+    if (status)
         berth__slots_count_failure(&t->meter.slots);
     return status;
 }
@@ -219,7 +221,7 @@ BERTH__COLD static berth_status track(struct tracker *t, size_t size_bytes, cons
                           .id = next_id(t, word),
                           .label = berth__label_text(request)};
     berth_status status = track_slowly(t, &entry, word, request);
-    if (status != BERTH_OK)
+    if (status)
         *out = NULL;
     return status;
 }
@@ -230,7 +232,7 @@ static berth_status totalling_allocate(void *self, size_t size_bytes, size_t ali
 {
     struct tracker *t = self;
     berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK || !*out))
+    if (BERTH_UNLIKELY(status || !*out))
         return not_allocated(t, status);
     berth__slots *slots = &t->meter.slots;
     berth__slot *slot = berth__slots_enter_any(slots, berth__slot_of(slots, berth__thread()));
@@ -245,7 +247,7 @@ BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, s
 {
     struct tracker *t = self;
     berth_status status = berth__allocate(t->base.inner, size_bytes, alignment, request, out);
-    if (BERTH_UNLIKELY(status != BERTH_OK || !*out))
+    if (BERTH_UNLIKELY(status || !*out))
         return not_allocated(t, status);
     berth__slot *slot = berth__slot_fast(&t->meter.slots);
     if (BERTH_UNLIKELY(!slot || t->stack_depth))
@@ -259,15 +261,6 @@ BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, s
     return BERTH_OK;
 }
 
-BERTH__COLD static berth_status put_back(struct tracker *t, void *p, berth__entry *entry, berth_status status)
-{
-    berth__entry old;
-    entry->address = p;
-    if (!berth__table_put(&t->table, entry, &old))
-        berth__heap_free(entry->stack);
-    return status;
-}
-
 /* The block held the tracker until now. [T3] */
 BERTH__COLD static berth_status count_free(struct tracker *t, uint64_t size_bytes)
 {
@@ -276,11 +269,27 @@ BERTH__COLD static berth_status count_free(struct tracker *t, uint64_t size_byte
     return BERTH_OK;
 }
 
+/* What the inner allocator has refused to take is tracked on. */
+BERTH__COLD static berth_status put_back(struct tracker *t, void *p, berth__entry *entry, berth_status status)
+{
+    berth__entry old;
+    entry->address = p;
+    if (berth__free_is_done(status)) {
+        berth__heap_free(entry->stack);
+        (void)count_free(t, entry->size_bytes);
+    } else if (!berth__table_put(&t->table, entry, &old)) {
+        berth__heap_free(entry->stack);
+    }
+    return status;
+}
+
 static berth_status totalling_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     struct tracker *t = self;
     berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
-    return BERTH_LIKELY(status == BERTH_OK) ? count_free(t, 0) : status;
+    if (berth__free_is_done(status))
+        (void)count_free(t, 0);
+    return status;
 }
 
 /* The general way: another thread's shard, or with a call stack. */
@@ -292,7 +301,7 @@ BERTH__COLD static berth_status deallocate_slowly(struct tracker *t, void *p, si
         return berth__fail(BERTH_BAD_FREE,
                            "%p is not a live block of this tracker: freed twice, or not its own", p);
     berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
-    if (status != BERTH_OK)
+    if (status)
         return put_back(t, p, &entry, status);
     berth__heap_free(entry.stack);
     return count_free(t, entry.size_bytes);
@@ -308,7 +317,7 @@ BERTH_HOT static berth_status tracking_deallocate(void *self, void *p, size_t si
     if (BERTH_UNLIKELY(!slot || t->stack_depth || !berth__table_take_alone(&t->table, slot, p, &entry)))
         return deallocate_slowly(t, p, size_bytes, stream);
     berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
-    if (BERTH_UNLIKELY(status != BERTH_OK))
+    if (BERTH_UNLIKELY(status))
         return put_back(t, p, &entry, status);
     if (BERTH_UNLIKELY(!berth__slot_enter_fast(&t->meter.slots, slot)))
         return count_free(t, entry.size_bytes);
@@ -508,7 +517,7 @@ berth_status berth_tracking_create(berth_allocator *inner, const berth_tracking_
     if (!options)
         options = &defaults;
     berth_status status = check_options(inner, options);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     struct tracker *t = berth__heap_zaligned(sizeof *t, 64);
     if (!t)
@@ -549,7 +558,7 @@ berth_status berth_tracking_get_sizes(berth_allocator *tracker, berth_tracking_s
 berth_status berth_tracking_get_sizes_and_unref(berth_allocator *tracker, berth_tracking_sizes *out)
 {
     berth_status status = berth_tracking_get_sizes(tracker, out);
-    if (status == BERTH_OK)
+    if (!status)
         berth_allocator_release(tracker);
     return status;
 }
@@ -619,8 +628,8 @@ berth_status berth_tracking_report_leaks(berth_allocator *tracker, size_t *count
     struct report report = {0};
     berth_status status = berth_tracking_visit_leaks(tracker, report_leak, &report);
     if (count)
-        *count = status == BERTH_OK ? report.blocks : 0;
-    if (status == BERTH_OK)
+        *count = !status ? report.blocks : 0;
+    if (!status)
         berth__log(report.blocks ? BERTH_LOG_WARNING : BERTH_LOG_INFO,
                    "%zu blocks with %" PRIu64 " bytes are live over %s", report.blocks, report.bytes,
                    berth_allocator_name(tracker));
@@ -637,4 +646,14 @@ static void tell_leaks(struct tracker *t)
 void berth__tracking_tell_leaks(berth_allocator *a)
 {
     ((struct tracker *)a->self)->tells_leaks = true;
+}
+
+bool berth__tracking_is(const berth_allocator *a)
+{
+    return berth__allocator_is(a, tracking_destroy);
+}
+
+bool berth__tracking_keeps_stacks(const berth_allocator *a)
+{
+    return berth__tracking_is(a) && ((const struct tracker *)a->self)->stack_depth > 0;
 }

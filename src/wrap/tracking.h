@@ -10,4 +10,8 @@ bool berth__tracking_show_stats(berth_allocator *a, bool show);
 /* Blocks that are live when the last reference goes are told through the log. `a` is a tracker. */
 void berth__tracking_tell_leaks(berth_allocator *a);
 
+/* Whether it is a tracker, and one that keeps call stacks with its blocks. */
+bool berth__tracking_is(const berth_allocator *a);
+bool berth__tracking_keeps_stacks(const berth_allocator *a);
+
 #endif

@@ -76,6 +76,9 @@ typedef union api_result {
     berth_plan_cache *plan_cache;
     berth_problem_file *file;
     berth_virtual_state *state;
+    berth_trace *trace;
+    berth_trace_reader *trace_reader;
+    berth_shared *shared;
 } api_result;
 
 extern api_result api_out;

@@ -123,6 +123,11 @@ ROW(berth_allocator_allocates_empty)
     (void)berth_allocator_allocates_empty(api_allocator());
 }
 
+ROW(berth_allocator_granularity)
+{
+    (void)berth_allocator_granularity(api_allocator());
+}
+
 static size_t *pick_size_out(void)
 {
     static size_t size;
@@ -504,6 +509,11 @@ ROW(berth_status_name)
     api_check(berth_status_name((berth_status)api_enum()) != NULL, "every number has a name");
 }
 
+ROW(berth_version)
+{
+    api_check(berth_version()[0] != 0, "every library has a version");
+}
+
 ROW(berth_status_words)
 {
     api_check(berth_status_words((berth_status)api_enum()) != NULL, "every number has words");
@@ -523,6 +533,16 @@ ROW(berth_fail)
               "its argument comes back");
 }
 
+ROW(berth_fail_driver)
+{
+    static const char *const formats[] = {NULL, "", "words"};
+    const char *words = PICK(formats), *driver_words = PICK(formats);
+    berth_status status = (berth_status)api_enum();
+    api_check((words ? berth_fail_driver(status, -4, driver_words, "%s", words)
+                     : berth_fail_driver(status, -4, driver_words, NULL)) == status,
+              "its argument comes back");
+}
+
 ROW(berth_clear_last_error)
 {
     berth_clear_last_error();
@@ -539,4 +559,77 @@ ROW(berth_log_set)
     berth_log_set(api_bool() ? hear_line : NULL, NULL, (berth_log_level)api_enum());
     berth_deallocate(api_system, (char *)4096, 0, NULL); /* may have something to say */
     berth_log_set(hear_line, NULL, BERTH_LOG_DEBUG);
+}
+
+/* ---- DLPack ------------------------------------------------------------------------------------------ */
+
+static const berth_tensor *pick_tensor(berth_tensor *t)
+{
+    static const int32_t dims[] = {1, 0, -1, BERTH_DIMS_MAX, INT32_MAX};
+    static const int64_t extents[] = {8, 0, -1, INT64_MAX};
+    *t = (berth_tensor)BERTH_TENSOR_INIT;
+    t->struct_size = api_struct_size(sizeof *t);
+    t->buffer = pick_buffer();
+    t->type = (berth_dl_type){0, api_bool() ? 32 : 0, 1};
+    t->dims = PICK(dims);
+    t->has_strides = api_bool();
+    t->flags = api_bool() ? UINT32_MAX : 0;
+    t->offset_bytes = api_size();
+    int64_t extent = PICK(extents);
+    for (int i = 0; i < BERTH_DIMS_MAX; i++)
+        t->shape[i] = t->strides[i] = extent;
+    return api_bool() ? t : NULL;
+}
+
+ROW(berth_dlpack_export)
+{
+    berth_tensor t;
+    struct DLManagedTensorVersioned *out = NULL;
+    const berth_tensor *given = pick_tensor(&t);
+    api_answer(berth_dlpack_export(given, NULL, NULL, api_bool() ? &out : NULL));
+    if (out)
+        ((berth_dl_versioned *)out)->deleter(out);
+    berth_buffer_release(t.buffer);
+}
+
+ROW(berth_dlpack_export_unversioned)
+{
+    berth_tensor t;
+    struct DLManagedTensor *out = NULL;
+    const berth_tensor *given = pick_tensor(&t);
+    api_answer(berth_dlpack_export_unversioned(given, NULL, NULL, api_bool() ? &out : NULL));
+    if (out)
+        ((berth_dl_managed *)out)->deleter(out);
+    berth_buffer_release(t.buffer);
+}
+
+static berth_dl_tensor pick_foreign_tensor(void)
+{
+    static int64_t shape[] = {8, 8}, large[] = {INT64_MAX, INT64_MAX};
+    static const int32_t dims[] = {2, 0, -1, INT32_MAX};
+    berth_dl_tensor t = {.data = api_bool() ? api_memory : NULL, .type = {2, 32, 1}};
+    t.device_type = api_enum();
+    t.dims = PICK(dims);
+    t.shape = api_bool() ? (api_bool() ? shape : large) : NULL;
+    t.strides = api_bool() ? shape : NULL;
+    t.byte_offset = api_size();
+    return t;
+}
+
+ROW(berth_dlpack_import)
+{
+    berth_dl_versioned v = {.major = api_bool() ? 1 : 7, .tensor = pick_foreign_tensor()};
+    berth_tensor out = BERTH_TENSOR_INIT;
+    out.struct_size = api_struct_size(sizeof out);
+    api_answer(berth_dlpack_import(api_bool() ? (struct DLManagedTensorVersioned *)&v : NULL, &out));
+    berth_buffer_release(out.buffer);
+}
+
+ROW(berth_dlpack_import_unversioned)
+{
+    berth_dl_managed m = {.tensor = pick_foreign_tensor()};
+    berth_tensor out = BERTH_TENSOR_INIT;
+    out.struct_size = api_struct_size(sizeof out);
+    api_answer(berth_dlpack_import_unversioned(api_bool() ? (struct DLManagedTensor *)&m : NULL, &out));
+    berth_buffer_release(out.buffer);
 }

@@ -1,4 +1,4 @@
-/* Rows of device.h, virtual.h and opencl.h. */
+/* Rows of device.h, device_ops.h, virtual.h and opencl.h. */
 #include <string.h>
 
 #include "api.h"
@@ -359,4 +359,118 @@ ROW(berth_opencl_memory)
 {
     berth_opencl_memory_model model;
     api_answer(berth_opencl_memory(api_device(), api_bool() ? &model : NULL));
+}
+
+ROW(berth_opencl_buffer)
+{
+    static const size_t sizes[] = {0, 1, 64, SIZE_MAX};
+    GIVES(berth_opencl_buffer(api_device(), api_pointer(NULL), PICK(sizes), OUT(any)), (void)0);
+}
+
+/* ---- device_ops.h ---------------------------------------------------------------------------------- */
+
+/* Good enough to be registered; nothing calls it. */
+static berth_status ops_count(void *self, int32_t *count)
+{
+    (void)self;
+    *count = 0;
+    return BERTH_OK;
+}
+static berth_status ops_describe(void *self, berth_device device, berth_device_info *info)
+{
+    (void)self, (void)device, (void)info;
+    return BERTH_UNSUPPORTED;
+}
+static berth_status ops_allocate(void *self, berth_device device, berth_memory_kind kind, size_t size_bytes,
+                                 size_t alignment, berth_stream *stream, void **out)
+{
+    (void)self, (void)device, (void)kind, (void)size_bytes, (void)alignment, (void)stream, (void)out;
+    return BERTH_UNSUPPORTED;
+}
+static berth_status ops_release(void *self, berth_device device, berth_memory_kind kind, void *p,
+                                size_t size_bytes, berth_stream *stream)
+{
+    (void)self, (void)device, (void)kind, (void)p, (void)size_bytes, (void)stream;
+    return BERTH_UNSUPPORTED;
+}
+static berth_status ops_copy(void *self, berth_device device, void *dst, const void *src, size_t size_bytes,
+                             berth_copy_kind kind, berth_stream *stream)
+{
+    (void)self, (void)device, (void)dst, (void)src, (void)size_bytes, (void)kind, (void)stream;
+    return BERTH_UNSUPPORTED;
+}
+static berth_status ops_zero(void *self, berth_device device, void *dst, size_t size_bytes,
+                             berth_stream *stream)
+{
+    (void)self, (void)device, (void)dst, (void)size_bytes, (void)stream;
+    return BERTH_UNSUPPORTED;
+}
+
+ROW(berth_device_register)
+{
+    static const char *const names[] = {"row", NULL, "", "cpu", "A b"};
+    berth_device_ops ops = {.struct_size = api_struct_size(sizeof ops),
+                            .name = PICK(names),
+                            .memory_kinds = api_bool() ? 1 : 0,
+                            .abilities = api_bool() ? UINT64_MAX : 0,
+                            .count = ops_count,
+                            .describe = ops_describe,
+                            .allocate = api_bool() ? ops_allocate : NULL,
+                            .release = ops_release,
+                            .copy = ops_copy,
+                            .zero = ops_zero};
+    berth_device_kind kind = BERTH_DEVICE_UNKNOWN;
+    if (ops.struct_size > sizeof ops) /* it says that there is more: there must be */
+        ops.struct_size = sizeof ops;
+    api_answer(berth_device_register(api_bool() ? &ops : NULL, NULL, api_bool() ? &kind : NULL));
+    if (kind != BERTH_DEVICE_UNKNOWN)
+        api_answer(berth_device_unregister(kind));
+}
+
+ROW(berth_device_unregister)
+{
+    api_answer(berth_device_unregister((berth_device_kind)api_enum()));
+}
+
+ROW(berth_device_kind_find)
+{
+    static const char *const names[] = {NULL, "", "cpu", "nobody"};
+    const char *name = PICK(names);
+    bool is_cpu = name && strcmp(name, "cpu") == 0;
+    api_check((berth_device_kind_find(name) == BERTH_DEVICE_CPU) == is_cpu, "the name finds its kind");
+}
+
+ROW(berth_device_kind_next)
+{
+    api_check((int32_t)berth_device_kind_next((berth_device_kind)api_enum()) >= 0, "a kind or none");
+}
+
+ROW(berth_device_locate)
+{
+    berth_device_place place = {.struct_size = api_struct_size(sizeof place)};
+    api_answer(berth_device_locate(api_device(), api_bool() ? api_memory : NULL, api_bool() ? &place : NULL));
+}
+
+static void row_note(void *context)
+{
+    *(bool *)context = true;
+}
+
+ROW(berth_stream_run)
+{
+    bool ran = false, given = api_bool();
+    berth_stream_run(api_stream(), given ? row_note : NULL, &ran);
+    api_check(ran == given, "a function runs once, none does not");
+}
+
+ROW(berth_addresses_reserve)
+{
+    size_t size = api_size();
+    GIVES(berth_addresses_reserve(size, api_alignment(), OUT(any)),
+          berth_addresses_release(api_out.any, size));
+}
+
+ROW(berth_addresses_release)
+{
+    berth_addresses_release(NULL, api_size());
 }

@@ -288,6 +288,13 @@ ROW(berth_plan_solve)
     api_answer(berth_plan_solve(some_plan(), pick_solve()));
 }
 
+ROW(berth_plan_place)
+{
+    uint64_t offsets[4] = {0, 4096, BERTH_NO_OFFSET, 12345};
+    bool place = api_bool();
+    api_answer(berth_plan_place(some_plan(), place ? offsets : NULL, place ? api_pick(5) : api_size()));
+}
+
 ROW(berth_plan_count)
 {
     (void)berth_plan_count(some_plan());
@@ -558,7 +565,7 @@ ROW(berth_run_deallocate_slow)
 
 ROW(berth_run_guard_begin)
 {
-    berth_run_guard guard = berth_run_guard_begin(some_planned(), (berth_run_kind)api_enum(), NULL);
+    berth_run_guard guard = berth_run_guard_begin(some_planned(), (berth_run_kind)api_enum(), NULL, NULL);
     berth_run_guard_end(&guard);
     end_runs();
 }
@@ -567,4 +574,18 @@ ROW(berth_run_guard_end)
 {
     berth_run_guard guard = {some_planned(), (berth_run_kind)api_enum(), NULL};
     berth_run_guard_end(api_bool() ? &guard : NULL);
+}
+
+ROW(berth_problem_file_words)
+{
+    static const char *const words[] = {
+        NULL, "", "buffers 0 and 1 overlap", "buffer 99999999999999999999999", "buffers 0 and", "a buffer 0"};
+    static const char csv[] = "id,lower,upper,size\na,0,1,8\nb,0,1,8\n";
+    berth_problem_file *file = NULL;
+    if (api_bool())
+        (void)berth_problem_file_parse(csv, sizeof csv - 1, &file);
+    char text[16];
+    static const size_t rooms[] = {0, 1, sizeof text};
+    (void)berth_problem_file_words(file, PICK(words), api_bool() ? text : NULL, PICK(rooms));
+    berth_problem_file_destroy(file);
 }

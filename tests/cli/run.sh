@@ -4,7 +4,9 @@
 # difference before you commit it.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-berth=$1
+# The command runs elsewhere, and a name without a folder is looked up.
+berth=$(command -v -- "$1") || { echo "$0: there is no '$1'" >&2; exit 2; }
+case $berth in /*) ;; *) berth=$PWD/$berth ;; esac
 shift
 rewrite=no
 if [ "${1:-}" = --rewrite ]; then

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "conformance.h"
+#include "own_device.h"
 
 static berth_device device;
 
@@ -59,11 +60,10 @@ static const source all[] = {
 const source *sources_on(const char *kind, size_t *count)
 {
     berth_device_info info = {.struct_size = sizeof info};
-    if (strcmp(kind, "virtual") == 0 && berth_virtual_create(&device) != BERTH_OK)
+    if (strcmp(kind, "virtual") != 0)
+        device.kind = device_kind_for(kind);
+    else if (berth_virtual_create(&device) != BERTH_OK)
         return NULL;
-    for (int i = BERTH_DEVICE_CPU; i <= BERTH_DEVICE_OPENCL; i++)
-        if (strcmp(berth_device_kind_name((berth_device_kind)i), kind) == 0)
-            device.kind = i;
     if (berth_device_describe(device, &info) != BERTH_OK) {
         fprintf(stderr, "no %s device here: %s\n", kind, berth_last_error()->message);
         return NULL;

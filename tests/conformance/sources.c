@@ -72,7 +72,7 @@ static berth_allocator *make_host_cache(void)
     return a;
 }
 
-/* The long way of everything: limits, exact figures, a clock. */
+/* The slow path of everything: limits, exact figures, a clock. */
 static uint64_t some_time(void *context)
 {
     static _Atomic uint64_t now;
@@ -158,6 +158,69 @@ static berth_allocator *make_dry_run(void)
     return a;
 }
 
+/* ---- Pools and caches over other allocators ------------------------------------------------------- */
+
+/* Takes the caller's reference over. */
+static berth_allocator *make_pool_over(berth_allocator *upstream)
+{
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    options.upstream = upstream;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_pool_create(&options, &a), BERTH_OK);
+    berth_allocator_release(upstream);
+    return a;
+}
+
+static berth_allocator *make_cache_over(berth_allocator *upstream)
+{
+    berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+    options.upstream = upstream;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_host_cache_create(&options, &a), BERTH_OK);
+    berth_allocator_release(upstream);
+    return a;
+}
+
+static berth_allocator *make_pool_over_fixed(void)
+{
+    return make_pool_over(make_fixed());
+}
+
+static berth_allocator *make_pool_over_mapped(void)
+{
+    return make_pool_over(make_mapped());
+}
+
+static berth_allocator *make_pool_over_user(void)
+{
+    return make_pool_over(make_user());
+}
+
+static berth_allocator *make_pool_over_pool(void)
+{
+    return make_pool_over(make_pool());
+}
+
+static berth_allocator *make_pool_over_dry_run(void)
+{
+    return make_pool_over(make_dry_run());
+}
+
+static berth_allocator *make_cache_over_mapped(void)
+{
+    return make_cache_over(make_mapped());
+}
+
+static berth_allocator *make_cache_over_user(void)
+{
+    return make_cache_over(make_user());
+}
+
+static berth_allocator *make_cache_over_pool(void)
+{
+    return make_cache_over(make_pool());
+}
+
 /* ---- The table: one line each -----------------------------------------------------------------------------
  */
 
@@ -176,5 +239,13 @@ const source sources[] = {
     {"adapter", make_adapter, NOTICES_BAD_FREES},
     {"mapped", make_mapped, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"dry run", make_dry_run, NOTICES_BAD_FREES | SHOWS_ALL_LIVE | NO_MEMORY},
+    {"pool over fixed", make_pool_over_fixed, NOTICES_BAD_FREES | SMALL | SHOWS_ALL_LIVE},
+    {"pool over mapped", make_pool_over_mapped, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"pool over user's", make_pool_over_user, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"pool over pool", make_pool_over_pool, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"pool over dry run", make_pool_over_dry_run, NOTICES_BAD_FREES | SHOWS_ALL_LIVE | NO_MEMORY},
+    {"host cache over mapped", make_cache_over_mapped, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"host cache over user's", make_cache_over_user, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
+    {"host cache over pool", make_cache_over_pool, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
 };
 const size_t source_count = sizeof sources / sizeof sources[0];

@@ -1,5 +1,8 @@
 /* The wrappers that the suite puts around every source: alone, the first ones in pairs, all in random threes.
  */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "conformance.h"
 
 static berth_allocator *wrap_forwarding(berth_allocator *inner)
@@ -82,6 +85,19 @@ static berth_allocator *wrap_event_log(berth_allocator *inner)
     return a;
 }
 
+static berth_allocator *wrap_trace(berth_allocator *inner)
+{
+    berth_trace *trace = NULL;
+    berth_allocator *a = NULL;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/berth-conformance-%d.trace", (int)getpid());
+    assert_int_equal(berth_trace_create(path, NULL, &trace), BERTH_OK);
+    assert_int_equal(unlink(path), 0); /* mapped, it stays as long as it is needed */
+    assert_int_equal(berth_trace_allocator_create(inner, trace, 4, &a), BERTH_OK);
+    berth_trace_release(trace);
+    return a;
+}
+
 static void ignore_report(void *context, const berth_guard_report *report)
 {
     (void)context;
@@ -148,6 +164,7 @@ const wrapper wrappers[] = {
     {"retry", wrap_retry, 0},
     {"failure callback", wrap_callback, 0},
     {"event log", wrap_event_log, 0},
+    {"trace", wrap_trace, 0},
     {"guard", wrap_guard, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"guard zeroing", wrap_guard_zeroing, NOTICES_BAD_FREES | SHOWS_ALL_LIVE},
     {"explain", wrap_explain, 0},

@@ -1,18 +1,13 @@
 /* The pool on a real device with real streams: blocks are filled, copied on and read back on several streams
- * while they are freed and reused, and every byte is compared. The kind of device is the argument. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+ * while they are freed and reused, and every byte is compared. A suite of one check, run as the other is (main.c). */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "berth/berth.h"
+#include "harness.h"
 
-static berth_device device;
+berth_device device;
+berth_device_info info;
 
 enum { STREAMS = 3, STEPS = 400, MOST_BYTES = 200000 };
 
@@ -52,9 +47,8 @@ static void run_step(berth_allocator *pool, struct step *step, berth_stream *str
     assert_int_equal(berth_deallocate(pool, b, size, tells_stream ? stream : NULL), BERTH_OK);
 }
 
-static void reuse_never_overtakes_a_stream(void **state)
+static void reuse_never_overtakes_a_stream(void)
 {
-    (void)state;
     berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
     options.device = device;
     berth_allocator *pool = NULL;
@@ -93,17 +87,14 @@ static void reuse_never_overtakes_a_stream(void **state)
     berth_allocator_release(pool);
 }
 
-int main(int argc, char **argv)
+bool checks_begin(berth_device on)
 {
-    const char *name = argc > 1 ? argv[1] : "cpu";
-    for (int32_t kind = BERTH_DEVICE_CPU; kind <= BERTH_DEVICE_OPENCL; kind++)
-        if (strcmp(berth_device_kind_name((berth_device_kind)kind), name) == 0)
-            device.kind = kind;
-    int32_t count = 0;
-    if (berth_device_count((berth_device_kind)device.kind, &count) != BERTH_OK || count == 0) {
-        printf("no %s here: %s\n", name, berth_last_error()->message);
-        return 77;
-    }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reuse_never_overtakes_a_stream)};
-    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+    device = on;
+    info = (berth_device_info){.struct_size = sizeof info};
+    return berth_device_describe(device, &info) == BERTH_OK;
 }
+
+const device_check device_checks[] = {
+    {"reuse never overtakes a stream", reuse_never_overtakes_a_stream},
+    {NULL, NULL},
+};

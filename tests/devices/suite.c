@@ -1,34 +1,44 @@
-/* The judge of a device: every promise of berth/device.h, on a device of the kind named as argument (and
- * with the ordinal that follows, else the first).
- * Every byte goes through the device's own copies, so that nothing depends on what the host may touch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+/* The judge of a device: every promise of berth/device.h. Every byte goes through the device's own copies, so that nothing
+ * depends on what the host may touch. tests/devices/main.c runs it as a test, check.c as berth-device-check. */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <dlfcn.h>
-
-#include <cmocka.h>
 
 #include "berth/buffer.h"
 #include "device/device.h"
 #include "gate.h"
+#include "harness.h"
+#include "schedules.h"
 
-static berth_device device;
-static berth_device_info info;
+berth_device device;
+berth_device_info info;
+static bool has_streams, has_calls;
 
 static bool has(berth_memory_kind kind)
 {
     return (info.memory_kinds >> kind & 1) != 0;
 }
 
+static void needs_streams(void)
+{
+    if (!has_streams)
+        check_skip("the device has no streams");
+}
+
+static void needs_calls(void)
+{
+    needs_streams();
+    if (!has_calls)
+        check_skip(
+            "the device does not call functions of the host, and only these hold a stream back for certain");
+}
+
+/* NULL on a device without streams: then work is done at once. */
 static berth_stream *new_stream(void)
 {
     berth_stream *stream = NULL;
+    if (!has_streams)
+        return NULL;
     assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
     return stream;
 }
@@ -73,19 +83,15 @@ static void fill_pattern(unsigned char *p, size_t size_bytes, unsigned seed)
 
 /* ---- Memory and copies ----------------------------------------------------------------------------- */
 
-static void says_what_it_is(void **state)
+static void says_what_it_is(void)
 {
-    (void)state;
     assert_true(info.name[0] != '\0');
     assert_true(has(BERTH_MEMORY_DEVICE));
     assert_string_not_equal(berth_device_kind_name((berth_device_kind)device.kind), "unknown");
-    print_message("on %s: %s (%s)\n", berth_device_kind_name((berth_device_kind)device.kind), info.name,
-                  info.driver);
 }
 
-static void every_kind_of_memory(void **state)
+static void every_kind_of_memory(void)
 {
-    (void)state;
     static unsigned char there[5000], back[5000];
     fill_pattern(there, sizeof there, 1);
     for (int kind = BERTH_MEMORY_DEVICE; kind <= BERTH_MEMORY_MANAGED; kind++) {
@@ -117,9 +123,8 @@ static void every_kind_of_memory(void **state)
     }
 }
 
-static void copies_of_all_kinds_and_sizes(void **state)
+static void copies_of_all_kinds_and_sizes(void)
 {
-    (void)state;
     static unsigned char there[70000], back[70000], expected[70000];
     const size_t sizes[] = {1, 3, 64, 4095, 4096, 65537};
     unsigned char *a = take(sizeof there), *b = take(sizeof there);
@@ -155,9 +160,8 @@ static void copies_of_all_kinds_and_sizes(void **state)
     give(b, sizeof there);
 }
 
-static void overlapping_copies_move(void **state)
+static void overlapping_copies_move(void)
 {
-    (void)state;
     static unsigned char there[10000], back[10000], expected[10000];
     unsigned char *p = take(sizeof there);
     berth_stream *stream = new_stream();
@@ -177,9 +181,8 @@ static void overlapping_copies_move(void **state)
     give(p, sizeof there);
 }
 
-static void zero_fills_exactly(void **state)
+static void zero_fills_exactly(void)
 {
-    (void)state;
     static unsigned char there[9000], back[9000];
     const size_t ranges[][2] = {{0, 9000}, {1, 1}, {3, 17}, {16, 4096}, {63, 8900}};
     unsigned char *p = take(sizeof there);
@@ -198,9 +201,8 @@ static void zero_fills_exactly(void **state)
     give(p, sizeof there);
 }
 
-static void zero_bytes_and_bad_input(void **state)
+static void zero_bytes_and_bad_input(void)
 {
-    (void)state;
     void *p = &p;
     char a[8] = {0};
     berth_stream *stream = new_stream(), *foreign = NULL;
@@ -215,13 +217,13 @@ static void zero_bytes_and_bad_input(void **state)
                      BERTH_OVERFLOW);
     berth_status huge = berth_device_allocate(device, BERTH_MEMORY_DEVICE, (size_t)1 << 60, 64, NULL, &p);
     assert_true(huge == BERTH_OUT_OF_DEVICE_MEMORY ||
-                (device.kind == BERTH_DEVICE_CPU && huge == BERTH_OUT_OF_HOST_MEMORY));
+                (info.host_accessible && huge == BERTH_OUT_OF_HOST_MEMORY));
     assert_null(p);
     assert_true(berth_last_error()->message[0] != '\0');
     const berth_device nowhere = {device.kind, 4000};
     assert_int_equal(berth_device_allocate(nowhere, BERTH_MEMORY_DEVICE, 8, 8, NULL, &p), BERTH_NOT_FOUND);
     assert_int_equal(berth_device_describe(nowhere, &info), BERTH_NOT_FOUND);
-    if (device.kind != BERTH_DEVICE_CPU) {
+    if (device.kind != BERTH_DEVICE_CPU && has_streams) {
         assert_int_equal(berth_stream_create(berth_device_cpu(), &foreign), BERTH_OK);
         assert_int_equal(berth_zero(device, a, 8, foreign, false), BERTH_INVALID_ARGUMENT);
         berth_event *event = new_event();
@@ -235,9 +237,9 @@ static void zero_bytes_and_bad_input(void **state)
 
 /* ---- Streams and events ---------------------------------------------------------------------------- */
 
-static void streams_are_asynchronous(void **state)
+static void streams_are_asynchronous(void)
 {
-    (void)state;
+    needs_calls();
     berth_stream *stream = new_stream();
     berth_event *event = new_event(), *after = new_event();
     gate g = GATE_INIT;
@@ -269,9 +271,9 @@ static void streams_are_asynchronous(void **state)
     give(p, 4);
 }
 
-static void waits_are_for_one_stream_only(void **state)
+static void waits_are_for_one_stream_only(void)
 {
-    (void)state;
+    needs_calls();
     berth_stream *stuck = new_stream(), *free_one = new_stream();
     gate g = GATE_INIT;
     char src[4] = "abc", dst[4] = "...";
@@ -303,9 +305,9 @@ static void expect_number(void *context)
     order.next++;
 }
 
-static void functions_and_copies_run_in_order(void **state)
+static void functions_and_copies_run_in_order(void)
 {
-    (void)state;
+    needs_calls();
     enum { MANY = 100 };
     static int values[MANY], seen[MANY];
     berth_stream *stream = new_stream();
@@ -328,9 +330,9 @@ static void functions_and_copies_run_in_order(void **state)
     give(p, sizeof(int));
 }
 
-static void streams_wait_for_events_of_others(void **state)
+static void streams_wait_for_events_of_others(void)
 {
-    (void)state;
+    needs_calls();
     berth_stream *first = new_stream(), *second = new_stream();
     berth_event *event = new_event();
     gate g = GATE_INIT;
@@ -354,9 +356,9 @@ static void streams_wait_for_events_of_others(void **state)
     give(p, 4);
 }
 
-static void recording_again_moves_the_mark(void **state)
+static void recording_again_moves_the_mark(void)
 {
-    (void)state;
+    needs_calls();
     berth_stream *slow = new_stream(), *fast = new_stream();
     berth_event *event = new_event();
     gate g = GATE_INIT;
@@ -374,9 +376,9 @@ static void recording_again_moves_the_mark(void **state)
     berth_stream_destroy(fast);
 }
 
-static void teardown_in_any_order(void **state)
+static void teardown_in_any_order(void)
 {
-    (void)state;
+    needs_calls();
     for (int way = 0; way < 4; way++) {
         berth_stream *stream = new_stream();
         berth_event *event = new_event(), *dropped = new_event();
@@ -410,9 +412,9 @@ static void wait_for_oneself(void *context)
     own->synchronize = berth_stream_synchronize(own->stream);
 }
 
-static void waiting_for_oneself_is_refused(void **state)
+static void waiting_for_oneself_is_refused(void)
 {
-    (void)state;
+    needs_calls();
     own_wait own = {.stream = new_stream()};
     assert_int_equal(berth_stream_call(own.stream, wait_for_oneself, &own), BERTH_OK);
     assert_int_equal(berth_stream_synchronize(own.stream), BERTH_OK);
@@ -421,11 +423,10 @@ static void waiting_for_oneself_is_refused(void **state)
 }
 
 /* Blocks given back on a stream while that stream still has to use them. */
-static void release_on_a_stream(void **state)
+static void release_on_a_stream(void)
 {
-    (void)state;
     if (!info.stream_ordered)
-        return;
+        check_skip("the device does not say stream_ordered");
     enum { ROUNDS = 20, SIZE = 10000 };
     static unsigned char there[ROUNDS][SIZE], back[ROUNDS][SIZE];
     berth_stream *stream = new_stream();
@@ -474,9 +475,9 @@ static void *work(void *context)
     return (void *)good;
 }
 
-static void many_threads(void **state)
+static void many_threads(void)
 {
-    (void)state;
+    needs_streams();
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
@@ -489,9 +490,9 @@ static void many_threads(void **state)
 
 /* ---- Buffers, pieces, faults ------------------------------------------------------------------------- */
 
-static void buffers_live_as_long_as_their_copies(void **state)
+static void buffers_live_as_long_as_their_copies(void)
 {
-    (void)state;
+    needs_calls();
     static char host[100000], back[100000];
     char *p = take(sizeof host);
     berth_buffer *from, *on, *to;
@@ -516,13 +517,12 @@ static void buffers_live_as_long_as_their_copies(void **state)
     give(p, sizeof host);
 }
 
-static void memory_in_pieces(void **state)
+static void memory_in_pieces(void)
 {
-    (void)state;
     size_t piece = 0;
     if (!info.virtual_memory) {
         assert_int_equal(berth__device_granularity(device, &piece), BERTH_UNSUPPORTED);
-        return;
+        check_skip("the device does not say virtual_memory");
     }
     unsigned char *base = NULL, there[64], back[64];
     assert_int_equal(berth__device_granularity(device, &piece), BERTH_OK);
@@ -619,9 +619,17 @@ static uint64_t settled(void)
     return live;
 }
 
-static void every_internal_allocation_may_fail(void **state)
+static void every_internal_allocation_may_fail(void)
 {
-    (void)state;
+    needs_calls();
+    uint64_t at_first = berth__heap_live();
+    void *probe = take(64);
+    berth_stream *own = new_stream();
+    bool uses_our_heap = berth__heap_live() != at_first; /* else there is nothing to fail */
+    berth_stream_destroy(own);
+    give(probe, 64);
+    if (!uses_our_heap)
+        check_skip("the device has memory of its own for its bookkeeping");
     assert_int_equal(scene(), BERTH_OK); /* what is made once and kept */
     uint64_t live = settled();
     berth_status status;
@@ -636,59 +644,70 @@ static void every_internal_allocation_may_fail(void **state)
     assert_true(n > 2);
 }
 
-/* The stand-in drivers of tests/fakes know whether they were used as they should be. */
-static int misuses(void)
+/* An address inside a block lies as far into what is behind it. */
+static void addresses_are_located(void)
 {
-    static const char *const variables[] = {"BERTH_CUDA_LIBRARY", "BERTH_HIP_LIBRARY",
-                                            "BERTH_OPENCL_LIBRARY"};
-    int count = 0;
-    for (size_t i = 0; i < BERTH_COUNT_OF(variables); i++) {
-        const char *path = getenv(variables[i]);
-        void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-        int (*ask)(char *, size_t) = NULL;
-        if (library)
-            *(void **)&ask = dlsym(library, "fake_gpu_misuses");
-        count += ask ? ask(NULL, 0) : 0;
+    berth_device_place at = {.struct_size = sizeof at}, within = {.struct_size = sizeof within};
+    char *p = take(5000);
+    berth_status status = berth_device_locate(device, p, &at);
+    if (status == BERTH_UNSUPPORTED) {
+        give(p, 5000);
+        check_skip("the device's addresses are the memory's own");
     }
-    return count;
+    assert_int_equal(status, BERTH_OK);
+    assert_int_equal(berth_device_locate(device, p + 4999, &within), BERTH_OK);
+    assert_true(at.handle == within.handle && at.handle != 0);
+    assert_int_equal(within.offset_bytes - at.offset_bytes, 4999);
+    assert_true(within.offset_bytes < within.size_bytes);
+    give(p, 5000);
+    assert_int_equal(berth_device_locate(device, p, &at), BERTH_NOT_FOUND);
 }
 
-static int find_device(const char *name)
+static void schedules_at_random(void)
 {
-    for (int kind = BERTH_DEVICE_CPU; kind <= BERTH_DEVICE_OPENCL; kind++)
-        if (strcmp(berth_device_kind_name((berth_device_kind)kind), name) == 0)
-            device.kind = kind;
-    info.struct_size = sizeof info;
-    if (device.kind != BERTH_DEVICE_UNKNOWN && berth_device_describe(device, &info) == BERTH_OK)
-        return 0;
-    fprintf(stderr, "no %s device here: %s\n", name, berth_last_error()->message);
-    return 77; /* ctest: skipped */
+    needs_calls();
+    random_schedules();
 }
 
-int main(int argc, char **argv)
+static void nothing(void *context)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_what_it_is),
-        cmocka_unit_test(every_kind_of_memory),
-        cmocka_unit_test(copies_of_all_kinds_and_sizes),
-        cmocka_unit_test(overlapping_copies_move),
-        cmocka_unit_test(zero_fills_exactly),
-        cmocka_unit_test(zero_bytes_and_bad_input),
-        cmocka_unit_test(streams_are_asynchronous),
-        cmocka_unit_test(waits_are_for_one_stream_only),
-        cmocka_unit_test(functions_and_copies_run_in_order),
-        cmocka_unit_test(streams_wait_for_events_of_others),
-        cmocka_unit_test(recording_again_moves_the_mark),
-        cmocka_unit_test(teardown_in_any_order),
-        cmocka_unit_test(waiting_for_oneself_is_refused),
-        cmocka_unit_test(release_on_a_stream),
-        cmocka_unit_test(many_threads),
-        cmocka_unit_test(buffers_live_as_long_as_their_copies),
-        cmocka_unit_test(memory_in_pieces),
-        cmocka_unit_test(every_internal_allocation_may_fail),
-    };
-    const char *kind = argc > 1 ? argv[1] : "cpu";
-    device.ordinal = argc > 2 ? atoi(argv[2]) : 0;
-    int missing = find_device(kind);
-    return missing ? missing : cmocka_run_group_tests_name(kind, tests, NULL, NULL) + misuses();
+    (void)context;
 }
+
+bool checks_begin(berth_device on)
+{
+    device = on;
+    info = (berth_device_info){.struct_size = sizeof info};
+    if (berth_device_describe(device, &info) != BERTH_OK)
+        return false;
+    berth_stream *stream = NULL;
+    berth_status status = berth_stream_create(device, &stream);
+    has_streams = status != BERTH_UNSUPPORTED; /* one that fails otherwise is found by the checks */
+    has_calls = has_streams && (!stream || berth_stream_call(stream, nothing, NULL) != BERTH_UNSUPPORTED);
+    berth_stream_destroy(stream);
+    return true;
+}
+
+const device_check device_checks[] = {
+    {"says what it is", says_what_it_is},
+    {"every kind of memory", every_kind_of_memory},
+    {"copies of all kinds and sizes", copies_of_all_kinds_and_sizes},
+    {"overlapping copies move", overlapping_copies_move},
+    {"zero fills exactly", zero_fills_exactly},
+    {"zero bytes and bad input", zero_bytes_and_bad_input},
+    {"streams are asynchronous", streams_are_asynchronous},
+    {"waits are for one stream only", waits_are_for_one_stream_only},
+    {"functions and copies run in order", functions_and_copies_run_in_order},
+    {"streams wait for events of others", streams_wait_for_events_of_others},
+    {"recording again moves the mark", recording_again_moves_the_mark},
+    {"teardown in any order", teardown_in_any_order},
+    {"waiting for oneself is refused", waiting_for_oneself_is_refused},
+    {"release on a stream", release_on_a_stream},
+    {"many threads", many_threads},
+    {"buffers live as long as their copies", buffers_live_as_long_as_their_copies},
+    {"memory in pieces", memory_in_pieces},
+    {"every internal allocation may fail", every_internal_allocation_may_fail},
+    {"addresses are located", addresses_are_located},
+    {"schedules at random", schedules_at_random},
+    {NULL, NULL},
+};

@@ -85,7 +85,10 @@ class Berth:
         os.makedirs(os.path.join(work, "bin"))
         os.symlink(program, os.path.join(work, "bin", "berth"))
         for name in ("small.csv", "model.csv", "old.csv"):
-            shutil.copy(os.path.join(tree, "tests/cli/data/small.csv"), os.path.join(work, name))
+            shutil.copy(os.path.join(tree, "examples/plan/small.csv"), os.path.join(work, name))
+        shutil.copy(os.path.join(tree, "tests/cli/data/rmm.csv"), os.path.join(work, "rmm_log.csv"))
+        for name in ("rank0.csv", "rank1.csv"):
+            shutil.copy(os.path.join(tree, "tests/cli/data", name), os.path.join(work, name))
         self.work = work
         self.environment = dict(os.environ, PATH=os.path.join(work, "bin") + ":" + os.environ["PATH"], LC_ALL="C.UTF-8", TERM="dumb")
         for name in ("NO_COLOR", "COLUMNS", "BERTH_CONF", "BERTH_LOG", "BERTH_SHOW_STATS"):
@@ -93,6 +96,9 @@ class Berth:
         with open(os.path.join(work, "model.tflite"), "wb") as file:
             file.write(make_tflite.write(make_tflite.chain([100, 200, 48])))
         self.run("berth plan model.csv -o planned.csv")
+        self.run("berth convert rmm_log.csv app.trace")
+        for name in ("main.trace", "branch.trace"):
+            shutil.copy(os.path.join(work, "app.trace"), os.path.join(work, name))
 
     def run(self, command):
         return subprocess.run(["sh", "-c", command], cwd=self.work, env=self.environment, stdin=subprocess.DEVNULL,

@@ -73,6 +73,23 @@ static void stacks_are_made(void **state)
     assert_string_equal(berth_allocator_name(a), "mapped");
     give(a, take(a, 100));
     berth_allocator_release(a);
+    /* A pool over such pages, and over anything; one is enough. */
+    assert_int_equal(berth_stack_create("prefault=yes;pool=yes;stats=full", NULL, &a), BERTH_OK);
+    assert_string_equal(berth_allocator_name(a), "pool");
+    p = take(a, 100);
+    size_t size = 0;
+    assert_int_equal(berth_allocated_size(a, p, &size), BERTH_OK);
+    assert_true(size < 4096); /* not a mapping of its own */
+    give(a, p);
+    berth_allocator_release(a);
+    assert_int_equal(berth_stack_create("pool=yes;stats=off", NULL, &a), BERTH_OK);
+    berth_stats stats = BERTH_STATS_INIT;
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_UNSUPPORTED);
+    inner = a;
+    assert_int_equal(berth_stack_create("pool=yes", inner, &a), BERTH_OK);
+    assert_ptr_equal(a, inner);
+    berth_allocator_release(a);
+    berth_allocator_release(inner);
     assert_int_equal(berth_stack_create("event_log=/no/such/folder/log", NULL, &a), BERTH_IO);
     assert_null(a);
     assert_int_equal(berth__heap_live(), live);

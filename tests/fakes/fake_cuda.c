@@ -7,8 +7,6 @@
 #include "device/cuda.h"
 #include "fake_gpu.h"
 
-const bool fake_memory_is_hidden = true;
-
 /* A context is its number and one: NULL is none. */
 static struct CUctx_st *context_of(int number)
 {

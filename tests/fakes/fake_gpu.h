@@ -68,9 +68,6 @@ void fake_push(int context);
 int fake_pop(void);
 void fake_set_current(int context);
 
-/* Whether the host cannot touch device memory. Said by the library that is built (fake_opencl: it can). */
-extern const bool fake_memory_is_hidden;
-
 int fake_take(int device, fake_kind kind, size_t size_bytes, void *stream, void **out);
 int fake_give(void *p, bool host, void *stream, bool async);
 int fake_copy(void *dst, const void *src, size_t size_bytes, void *stream, bool peer);
@@ -85,8 +82,6 @@ int fake_stream_query(void *stream);
 int fake_stream_synchronize(void *stream);
 int fake_stream_wait(void *stream, void *event);
 int fake_stream_context(void *stream, int *context);
-/* Waits until no operation of the stream that is enqueued now touches the block that begins at `p`. */
-int fake_stream_wait_for_block(void *stream, const void *p);
 int fake_stream_call(void *stream, void (*fn)(void *context), void *context);
 /* Modes as the drivers number them: 0 global, 1 thread local, 2 relaxed. */
 int fake_capture_begin(void *stream, int mode);

@@ -7,8 +7,6 @@
 #include "device/hip.h"
 #include "fake_gpu.h"
 
-const bool fake_memory_is_hidden = true;
-
 #define DECLARE(need, result, name, parameters) FAKE_EXPORT result name parameters;
 HIP_FUNCTIONS(DECLARE)
 HIP_LATER_FUNCTIONS(DECLARE)

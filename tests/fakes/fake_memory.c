@@ -167,7 +167,7 @@ static char *take_memory(int device, fake_kind kind, size_t size_bytes)
 {
     void *p = NULL;
     size_t offset = 0;
-    if (is_host(kind) || !fake_memory_is_hidden)
+    if (is_host(kind))
         return posix_memalign(&p, ALIGNMENT, size_bytes ? size_bytes : 1) == 0 ? p : NULL;
     return fake_span_take(device, size_bytes, ALIGNMENT, &offset) ? files[device].shown + offset : NULL;
 }
@@ -287,24 +287,6 @@ void fake_check_range(const void *p, size_t size_bytes, int device)
         (void)fake_misuse(0, "an operation runs on a block that has been freed");
     else if (size_bytes > (size_t)(b->p + b->size_bytes - (const char *)p))
         (void)fake_misuse(0, "an operation runs over the end of its block");
-}
-
-bool fake_is_block(const void *p)
-{
-    const block *b = block_around(p);
-    return b && !b->freed;
-}
-
-bool fake_same_block(const void *p, const void *beginning)
-{
-    const block *b = find_block(beginning);
-    return b && (const char *)p >= b->p && (const char *)p < b->p + b->size_bytes;
-}
-
-bool fake_is_host_block(const void *p)
-{
-    const block *b = find_block(p);
-    return b && b->kind == FAKE_HOST_BLOCK;
 }
 
 int fake_owner(const void *p)

@@ -23,11 +23,6 @@ void fake_break_if_due(int device);
  * access to. */
 void fake_check_range(const void *p, size_t size_bytes, int device);
 int fake_free_block(void *p, bool host, bool async);
-/* Whether `p` lies in a live block, and whether it is the beginning of one of the host's. */
-bool fake_is_block(const void *p);
-bool fake_is_host_block(const void *p);
-/* Whether `p` lies in the live block that begins at `beginning`. */
-bool fake_same_block(const void *p, const void *beginning);
 /* The device whose memory `p` is; -1: the host's. */
 int fake_owner(const void *p);
 /* Where the driver itself finds the byte at `p`, and how many follow it there. */

@@ -361,27 +361,6 @@ int fake_capture_status(void *handle, unsigned *status)
     return s ? FAKE_OK : FAKE_INVALID_HANDLE;
 }
 
-static bool touches(const op *o, const void *p)
-{
-    return (o->kind == OP_COPY || o->kind == OP_FILL || o->kind == OP_FREE) &&
-           (fake_same_block(o->dst, p) || (o->src && fake_same_block(o->src, p)));
-}
-
-int fake_stream_wait_for_block(void *handle, const void *p)
-{
-    fake_lock();
-    const stream *s = find_stream(handle);
-    for (bool used = true; s && used;) {
-        used = false;
-        for (const op *o = s->first; o && !used; o = o->next)
-            used = touches(o, p);
-        if (used)
-            fake_wait_for_progress();
-    }
-    fake_unlock();
-    return s ? FAKE_OK : FAKE_INVALID_HANDLE;
-}
-
 int fake_stream_call(void *handle, void (*fn)(void *context), void *context)
 {
     op o = {.kind = OP_CALL, .fn = fn, .context = context};
@@ -419,7 +398,7 @@ int fake_give(void *p, bool host, void *handle, bool async)
     }
     fake_lock();
     int owner = fake_owner(p);
-    if (owner >= 0 && fake_memory_is_hidden)
+    if (owner >= 0)
         fake_wait_for_device(owner);
     int code = fake_free_block(p, host, false);
     fake_unlock();

@@ -122,6 +122,19 @@ static berth_status run_plan_solve(struct fault *f)
     return status;
 }
 
+static berth_status run_plan_place(struct fault *f)
+{
+    uint64_t offsets[60];
+    for (size_t i = 0; i < 60; i++) {
+        berth_plan_allocation a = BERTH_PLAN_ALLOCATION_INIT;
+        assert_int_equal(berth_plan_get(f->more[PLAN], i, &a), BERTH_OK);
+        offsets[i] = a.offset;
+    }
+    berth_status status = berth_plan_place(f->more[PLAN], offsets, 60);
+    assert_int_equal(berth_plan_count(f->more[PLAN]), 60); /* as it was, whatever happened */
+    return status;
+}
+
 static berth_status run_plan_join(struct fault *f)
 {
     berth_plan *parts[2] = {f->more[PLAN], f->more[PLAN]};
@@ -250,6 +263,7 @@ static const fault_case cases[] = {
     {"berth_planned_create", set_up, run_planned_create, undo_allocator, tear_down},
     {"berth_plan_set", set_up, run_plan_set, NULL, tear_down},
     {"berth_plan_solve", set_up_recorded, run_plan_solve, NULL, tear_down},
+    {"berth_plan_place", set_up_recorded, run_plan_place, NULL, tear_down},
     {"berth_plan_join", set_up_recorded, run_plan_join, NULL, tear_down},
     {"berth_plan_save", set_up_recorded, run_plan_save, undo_save, tear_down},
     {"berth_plan_load", set_up_saved, run_plan_load, NULL, tear_down_saved},

@@ -12,16 +12,16 @@ cat >"$work/build/bench/program" <<'END'
 #!/bin/sh
 cat <<JSON
 {"context": {}, "benchmarks": [
- {"name": "it/pair/real_time/threads:1", "real_time": $NS, "time_unit": "ns"},
- {"name": "it/pair/real_time/threads:2", "real_time": $((NS / 2)), "time_unit": "ns"}]}
+ {"name": "it/pair/real_time/threads:1", "real_time": $NS, "cpu_time": $((NS / 5)), "time_unit": "ns"},
+ {"name": "it/pair/real_time/threads:2", "real_time": $((NS / 2)), "cpu_time": $((NS / 10)), "time_unit": "ns"}]}
 JSON
 END
 chmod +x "$work/build/bench/program"
 
-# judge LIMIT: runs with one figure that holds only if the limit is at least 1.5.
+# judge LIMIT [CLOCK]: runs with one figure that holds only if the limit is at least 1.5.
 judge() {
     cat >"$work/topics/fake/bench.json" <<END
-{"title": "a fake", "baseline": "slow", "peers": [
+{"title": "a fake", "clock": "${2:-wall}", "baseline": "slow", "peers": [
   {"name": "slow", "program": "program", "variant": "it", "env": {"NS": "100"}},
   {"name": "slower", "program": "program", "variant": "it", "env": {"NS": "150"}},
   {"name": "absent", "program": "program", "variant": "it", "preload": "libnowhere.so.9"}],
@@ -52,3 +52,6 @@ says "noise: over 2 rounds the median lies 0% above the best"
 judge 1.4
 [ "$code" -eq 1 ] || fail "a figure that does not hold exits $code: $said"
 says "NOT met"
+judge 1.5 processor
+says "30.0   1.50x"
+says "+10.0 ns  met"

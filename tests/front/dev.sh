@@ -26,6 +26,7 @@ for command in demo test build bench lint format help; do
 done
 expect 2 "there is no command 'tset'" "$tree/dev" tset
 expect 1 "not '--fast'" "$tree/dev" test --fast
+expect 1 "not 'cuda'" "$tree/dev" demo cuda
 for runs in '' 0 ten -3; do
     expect 1 "takes how many times to run each test, not '$runs'" "$tree/dev" test --repeat "$runs"
 done
@@ -49,7 +50,7 @@ fake() {
 rm "$work/bin/id"
 fake dpkg-query 'exit 1'
 # shellcheck disable=SC2016 # they expand when the fakes run
-fake apt-get 'echo "apt-get $*" >>"${0%/*}/../log"'
+fake apt-get 'echo "apt-get $*" >>"${0%/*}/../log"; case "$*" in *" -s "*) echo "Inst libfirst (1.0 somewhere)" ;; esac'
 # shellcheck disable=SC2016
 fake apt-cache '[ "$2" != pkg-config ]'
 fake id 'echo 1000'
@@ -58,7 +59,11 @@ expect 1 "please run: apt-get install gcc libc6-dev cmake ninja-build" bare demo
 # As root it says what it installs, takes the alternative that apt knows, and reads the lists only if it must.
 rm "$work/bin/id"
 fake id 'echo 0'
-expect 1 "installing: gcc libc6-dev cmake ninja-build g++ pkgconf libcmocka-dev binutils python3" bare test --quick
+expect 1 "installing: gcc libc6-dev cmake ninja-build g++ pkgconf libcmocka-dev libzstd-dev libdw-dev binutils python3" bare test --quick
+# What comes with them is listed first.
+expect 1 "dev:   libfirst" bare test --quick
+[ "$(grep -n -m 1 -e ' -s install' "$work/log" | cut -d: -f1)" -lt "$(grep -n -m 1 -e 'install -y' "$work/log" | cut -d: -f1)" ] ||
+    fail "the list comes after installing"
 grep -q 'install -y --no-install-recommends gcc ' "$work/log" || fail "apt-get was asked: $(cat "$work/log")"
 ! grep -q update "$work/log" || fail "the package lists were read without need"
 fake apt-cache 'exit 1'

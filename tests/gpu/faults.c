@@ -301,11 +301,13 @@ static void a_lost_device_is_reported_once(void **state)
     (void)state;
     berth_stream *stream = NULL, *none = NULL;
     berth_event *event = NULL;
-    void *p = NULL, *q = NULL;
+    void *p = NULL, *q = NULL, *there = NULL;
     char host[8] = "";
+    const berth_device other = {device.kind, 0};
     assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
     assert_int_equal(berth_event_create(device, &event), BERTH_OK);
     assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, 64, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_device_allocate(other, BERTH_MEMORY_DEVICE, 64, 64, NULL, &there), BERTH_OK);
     berth_log_set(count_lost, NULL, BERTH_LOG_DEBUG);
     fake.arrange("*", 1, FAKE_LOST, true);
     assert_int_equal(berth_stream_synchronize(stream), BERTH_DEVICE_LOST);
@@ -316,6 +318,7 @@ static void a_lost_device_is_reported_once(void **state)
                          BERTH_DEVICE_LOST);
         assert_int_equal(berth_copy(device, p, host, 8, BERTH_COPY_INFER, stream, true), BERTH_DEVICE_LOST);
         assert_int_equal(berth_zero(device, p, 8, NULL, true), BERTH_DEVICE_LOST);
+        assert_int_equal(berth_copy_between(other, there, device, p, 8, NULL, true), BERTH_DEVICE_LOST);
         assert_int_equal(berth_stream_query(stream), BERTH_DEVICE_LOST);
         assert_int_equal(berth_stream_call(stream, berth__heap_free, NULL), BERTH_DEVICE_LOST);
         assert_int_equal(berth_stream_wait_event(stream, event), BERTH_DEVICE_LOST);
@@ -333,9 +336,80 @@ static void a_lost_device_is_reported_once(void **state)
     berth_event_destroy(event);
     berth_stream_destroy(stream);
     /* The other device goes on. */
-    const berth_device other = {device.kind, 0};
+    assert_int_equal(berth_device_release(other, BERTH_MEMORY_DEVICE, there, 64, NULL), BERTH_OK);
     assert_int_equal(berth_device_allocate(other, BERTH_MEMORY_DEVICE, 64, 64, NULL, &q), BERTH_OK);
     assert_int_equal(berth_device_release(other, BERTH_MEMORY_DEVICE, q, 64, NULL), BERTH_OK);
+    nothing_is_wrong();
+}
+
+/* A block that is aligned by hand, and one that goes in its stream's order, are noted. Where there is no memory for a note
+ * the block goes back to the driver. */
+static void without_memory_for_a_note(void **state)
+{
+    (void)state;
+    enum { FAR_APART = 1 << 20 };
+    berth_stream *stream = NULL;
+    void *p = NULL;
+    int refused = 0;
+    assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
+    assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, 64, 64, stream, &p), BERTH_OK);
+    assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 64, stream), BERTH_OK);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    const int live = fake.live();
+    for (uint64_t n = 1;; n++) {
+        p = &refused;
+        berth__heap_fail_at(n, false);
+        const berth_status status =
+            berth_device_allocate(device, BERTH_MEMORY_DEVICE, 64, FAR_APART, stream, &p);
+        berth__heap_fail_at(0, false);
+        if (status == BERTH_OK)
+            break;
+        refused++;
+        assert_int_equal(status, BERTH_OUT_OF_HOST_MEMORY);
+        assert_null(p);
+        assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+        assert_int_equal(fake.live(), live);
+    }
+    assert_true(refused >= 1);
+    assert_int_equal((uintptr_t)p % FAR_APART, 0);
+    assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 64, stream), BERTH_OK);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    assert_int_equal(fake.live(), live);
+    /* A free that the driver refuses, and no memory for the note: said, and the block can still be freed as any other. */
+    assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, 64, 64, stream, &p), BERTH_OK);
+    fake.arrange(name("cuMemFreeAsync", "hipFreeAsync"), 1, 999, false);
+    berth__heap_fail_at(1, false);
+    assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 64, stream), BERTH_DEVICE_ERROR);
+    berth__heap_fail_at(0, false);
+    assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 64, NULL), BERTH_OK);
+    assert_int_equal(fake.live(), live);
+    berth_stream_destroy(stream);
+    nothing_is_wrong();
+}
+
+/* Copies between two devices work, only slower, where one may not reach into the other; what is in their way is said. */
+static void peers_that_do_not_let_each_other_in(void **state)
+{
+    (void)state;
+    const berth_device first = {device.kind, 0};
+    berth_stream *stream = NULL;
+    char *p = NULL, *q = NULL, words[64] = "as it was", back[64] = "";
+    assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
+    assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, 64, 64, NULL, (void **)&p), BERTH_OK);
+    assert_int_equal(berth_device_allocate(first, BERTH_MEMORY_DEVICE, 64, 64, NULL, (void **)&q), BERTH_OK);
+    assert_int_equal(berth_copy(device, p, words, 64, BERTH_COPY_HOST_TO_DEVICE, NULL, true), BERTH_OK);
+    fake.arrange(name("cuCtxEnablePeerAccess", "hipDeviceEnablePeerAccess"), 1, 999, false);
+    assert_int_equal(berth_copy_between(first, q, device, p, 64, NULL, true), BERTH_OK);
+    fake.arrange(name("cuCtxEnablePeerAccess", "hipDeviceEnablePeerAccess"), 0, 0, false);
+    assert_int_equal(berth_copy(first, back, q, 64, BERTH_COPY_DEVICE_TO_HOST, NULL, true), BERTH_OK);
+    assert_string_equal(back, words);
+    FAILS("cuMemcpyPeerAsync", "hipMemcpyPeerAsync", 999, BERTH_DEVICE_ERROR,
+          berth_copy_between(first, q, device, p, 64, stream, true));
+    FAILS("cuMemAllocFromPoolAsync", "hipMallocFromPoolAsync", 999, BERTH_DEVICE_ERROR,
+          berth_copy(device, p, p + 1, 60, BERTH_COPY_INFER, stream, false));
+    assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 64, NULL), BERTH_OK);
+    assert_int_equal(berth_device_release(first, BERTH_MEMORY_DEVICE, q, 64, NULL), BERTH_OK);
+    berth_stream_destroy(stream);
     nothing_is_wrong();
 }
 
@@ -348,6 +422,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_current_device_is_put_back),
         cmocka_unit_test(a_wrapped_stream_stays_the_programs),
         cmocka_unit_test(buffers_are_freed_where_they_may),
+        cmocka_unit_test(without_memory_for_a_note),
+        cmocka_unit_test(peers_that_do_not_let_each_other_in),
         cmocka_unit_test(a_driver_that_only_pretends_to_order_memory),
         cmocka_unit_test(a_lost_device_is_reported_once),
     };

@@ -38,3 +38,17 @@ pkgconfig)
     expect_runs "$work/static"
     ;;
 esac
+
+# Not with sanitizers.
+if [ -e "$build/libberth_malloc.so" ]; then
+    "$prefix/bin/berth" run --report "$work/report" -- true
+    grep -q '^berth: malloc of true' "$work/report" || { echo "libberth_malloc.so is not installed, or not found" >&2; exit 1; }
+fi
+
+for file in LICENSE README.md CHANGELOG.md docs/cpp.md; do
+    [ -f "$prefix/share/doc/berth/$file" ] || { echo "$file is not installed" >&2; exit 1; }
+done
+[ -f "$prefix/include/berth/berth.hpp" ] || { echo "berth.hpp is not installed" >&2; exit 1; }
+"$cmake" -DMANIFEST="$build/install_manifest.txt" -P "$(dirname "$0")/../../cmake/uninstall.cmake" >"$work/uninstall.log" 2>&1
+left=$(find "$prefix" ! -type d)
+[ -z "$left" ] || { echo "uninstalling leaves: $left" >&2; exit 1; }

@@ -2,44 +2,27 @@
 
 usage: check_onnx.py BERTH
 """
-import json
 import os
 import random
 import re
-import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from make_onnx import BOOL, FLOAT, INT64, graph, model, node, tensor  # noqa: E402
-
-berth = sys.argv[1]
-folder = tempfile.mkdtemp()
+from make_onnx import BOOL, FLOAT, INT64, function, graph, model, node, refers, tensor  # noqa: E402
+from run_berth import complaint_of, plan_json, run, run_cases  # noqa: E402
+import run_berth  # noqa: E402
 
 
 def save(content):
-    path = os.path.join(folder, "m.onnx")
-    with open(path, "wb") as file:
-        file.write(content)
-    return path
-
-
-def run(*words):
-    done = subprocess.run([berth, *words], capture_output=True)
-    assert done.returncode in (0, 1, 2, 3, 4), (words, done.returncode, done.stderr)
-    return done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace")
+    return run_berth.save(content, "m.onnx")
 
 
 def plan(content, *words):
-    code, out, err = run("plan", save(content), "--json", *words)
-    assert code == 0, err
-    return json.loads(out)
+    return plan_json(save(content), *words)
 
 
 def complaint(content, code, *words):
-    got, _, err = run("plan", save(content), *words)
-    assert got == code, (got, err)
-    return err
+    return complaint_of(save(content), *words, code=code)
 
 
 def shapes(content, *words):
@@ -171,6 +154,73 @@ def test_loop():
     assert shapes(made)["last"] == "f32 [4]" and shapes(made)["all"] == "f32 [5 4]"
 
 
+def test_einsum():
+    einsum = lambda equation, *inputs: shape_of("Einsum", [(f"i{k}", list(dims)) for k, dims in enumerate(inputs)], equation=equation)
+    assert einsum("ij,jk->ik", (2, 3), (3, 4)) == "f32 [2 4]"
+    assert einsum("ij,jk", (2, 3), (3, 4)) == "f32 [2 4]"
+    assert einsum(" b i , b j -> b j i ", (5, 2), (5, 3)) == "f32 [5 3 2]"
+    assert einsum("...ij,...jk->...ik", (7, 1, 2, 3), (6, 3, 4)) == "f32 [7 6 2 4]"
+    assert einsum("...ii->...i", (4, 3, 3)) == "f32 [4 3]"
+    assert einsum("ba", (2, 3)) == "f32 [3 2]"
+    assert einsum("ij->", (2, 3)) == "f32 []"
+    for equation in ("ij,jk->iz", "ij,jk,kl->il", "ijk,jk->i", "i$,jk->i", "ij"):
+        bad = model([node("Einsum", ["a", "b"], ["y"], equation=equation)], [("a", [2, 3]), ("b", [3, 4])], [("y", None, 0)])
+        assert "'y' (by Einsum)" in complaint(bad, 3), equation
+    bad = model([node("Einsum", ["a", "b"], ["y"], equation="ij,jk->ik")], [("a", [2, 3]), ("b", [5, 4])], [("y", None, 0)])
+    assert "'y' (by Einsum)" in complaint(bad, 3)
+
+
+def test_depends_on_data():
+    made = model([node("NonZero", ["x"], ["y"]), node("Transpose", ["y"], ["z"])], [("x", [4, 5])], [("z", None, 0)])
+    err = complaint(made, 3)
+    assert "'y' (by NonZero, which depends on data: --dim NAME:1=N" in err and "'z'" not in err, err
+    tensors = {t["name"]: t["size"] for t in plan(made, "--dim", "y:1=20")["tensors"]}
+    assert tensors["y"] == tensors["z"] == 320, tensors
+    made = model([node("Compress", ["x", "c"], ["y"], axis=1)], [("x", [4, 5]), ("c", [5], BOOL)], [("y", None, 0)])
+    assert "NAME:1=N" in complaint(made, 3)
+    assert {t["name"]: t["size"] for t in plan(made, "--dim", "y:1=3")["tensors"]}["y"] == 64
+    # of an operator that nobody knows the user can say the whole shape
+    made = model([node("Mystery", ["x"], ["y"])], [("x", [4])], [("y", None, 0)])
+    assert {t["name"]: t["size"] for t in plan(made, "--dim", "y:0=10", "--dim", "y:1=20")["tensors"]}["y"] == 832
+
+
+def test_scan():
+    body = graph([node("Add", ["sum", "slice"], ["next"]), node("Unsqueeze", ["next"], ["one"], axes=[0])],
+                 [("sum", None), ("slice", None)], [("next", None, 0), ("one", None, 0)])
+    made = lambda **more: model([node("Scan", ["s", "x"], ["last", "all"], body=("graph", body), num_scan_inputs=1, **more)],
+                                [("s", [3]), ("x", [7, 3])], [("last", None, 0), ("all", None, 0)])
+    assert shapes(made())["last"] == "f32 [3]" and shapes(made())["all"] == "f32 [7 1 3]" and shapes(made())["slice"] == "f32 [3]"
+    assert shapes(made(scan_output_axes=[-1]))["all"] == "f32 [1 3 7]"
+    assert "'all'" in complaint(made(scan_input_axes=[5]), 3) or "'slice'" in complaint(made(scan_input_axes=[5]), 3)
+    wide = model([node("Scan", ["s", "x"], ["last", "all"], body=("graph", body), num_scan_inputs=1, scan_input_axes=[1])],
+                 [("s", [3]), ("x", [3, 9])], [("last", None, 0), ("all", None, 0)])
+    assert shapes(wide)["all"] == "f32 [9 1 3]"
+
+
+def test_functions():
+    twice = function("Twice", ["a", "b"], ["c", "d"], [node("Add", ["a", "a"], ["t"]), node("Concat", ["t", "a"], ["c"]) + refers("axis", "along"),
+                                                      node("Relu", ["t"], ["d"])], defaults={"along": 0})
+    made = lambda call, *more: model([call, node("Relu", ["p"], ["z"])], [("x", [4, 6])], [("z", None, 0)], functions=[twice, *more])
+    got = shapes(made(node("Twice", ["x", ""], ["p", "q"], domain="own")))
+    assert got["p"] == "f32 [8 6]" and got["q"] == "f32 [4 6]" and got["z"] == "f32 [8 6]", got
+    assert shapes(made(node("Twice", ["x"], ["p"], domain="own", along=1)))["z"] == "f32 [4 12]"
+    # a function that calls another passes its attribute on
+    outer = function("Outer", ["a"], ["b"], [node("Twice", ["a"], ["b"], domain="own") + refers("along", "over")])
+    assert shapes(made(node("Outer", ["x"], ["p"], domain="own", over=1), outer))["z"] == "f32 [4 12]"
+    assert shapes(made(node("Outer", ["x"], ["p"], domain="own"), outer))["z"] == "f32 [8 6]"
+    # the same names in both places are different tensors, and lives are those of the nodes inside
+    rows = {t["name"]: t for t in plan(made(node("Twice", ["x"], ["p"], domain="own")))["tensors"]}
+    assert (rows["t"]["lower"], rows["t"]["upper"]) == (1, 4) and (rows["p"]["lower"], rows["p"]["upper"]) == (2, 5), rows
+    assert "Twice" in complaint(made(node("Twice", ["x"], ["p"], domain="other")), 3)
+    endless = function("Endless", ["a"], ["b"], [node("Endless", ["a"], ["b"], domain="own")])
+    assert "deep" in complaint(made(node("Endless", ["x"], ["p"], domain="own"), endless), 3)
+    many = [function(f"F{k}", ["a"], ["c"], [node(f"F{k + 1}", ["a"], ["b"], domain="own"), node(f"F{k + 1}", ["b"], ["c"], domain="own")])
+            for k in range(30)] + [function("F30", ["a"], ["b"], [node("Relu", ["a"], ["b"])])]
+    assert "nodes" in complaint(made(node("F0", ["x"], ["p"], domain="own"), *many), 3)
+    lost = function("Lost", ["a"], ["nowhere"], [node("Relu", ["a"], ["b"])])
+    assert "FunctionProto.output" in complaint(made(node("Lost", ["x"], ["p"], domain="own"), lost), 3)
+
+
 def test_refused():
     assert "nobody makes 'q'" in complaint(model([node("Relu", ["q"], ["y"])], [("x", [4])], [("y", None, 0)]), 3)
     assert "nobody makes 'q'" in complaint(model([], [("x", [4])], [("q", None, 0)]), 3)
@@ -189,7 +239,11 @@ def test_hostile(every=4):
     conv = model([node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2]), node("Slice", ["a", "s", "s"], ["b"]),
                   node("Pad", ["b", "p"], ["y"])], [("x", [1, 3, 8, 8]), ("w", [4, 3, 3, 3])], [("y", None, 0)],
                  [tensor("s", [1]), tensor("p", [1] * 8)])
-    for good in (branches(None), conv):
+    called = model([node("F", ["x"], ["y"], domain="own", along=1)], [("x", [4, 6])], [("y", None, 0)], functions=[
+        function("F", ["a", "b"], ["c"], [node("Concat", ["a", "a"], ["t"]) + refers("axis", "along"),
+                                          node("Einsum", ["t", "a"], ["c"], equation="ij,ik->jk")])])
+    assert shapes(called)["y"] == "f32 [12 6]"
+    for good in (branches(None), conv, called):
         for cut in range(1, len(good), every):
             run("plan", save(good[:cut]), "--json")
         for at in range(0, len(good), every):
@@ -198,7 +252,4 @@ def test_hostile(every=4):
             run("plan", save(bytes(changed)), "--json", "--dim", "*=3")
 
 
-cases = [value for name, value in sorted(globals().items()) if name.startswith("test_")]
-for case in cases:
-    case()
-print(f"{len(cases)} cases")
+run_cases(globals())

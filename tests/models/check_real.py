@@ -8,7 +8,9 @@ import ctypes
 import glob
 import json
 import os
+import random
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -152,6 +154,40 @@ def outputs(lib, path):
     return answers
 
 
+def build_seer():
+    """The program that shows what the interpreter sees, or None."""
+    package = os.path.join(folder, "tfjs-tflite-node/package/cc_deps")
+    out, found = os.path.join(folder, "see_tensors"), os.path.join(package, "linux_amd64/libtensorflowlite_c.so")
+    done = library() and subprocess.run(
+        [os.environ.get("CC", "cc"), "-std=c11", "-I", os.path.join(package, "include"), os.path.join(here, "see_tensors.c"), found,
+         "-Wl,-rpath," + os.path.abspath(os.path.dirname(found)), "-o", out], check=False)
+    return out if done and done.returncode == 0 else None
+
+
+def check_seen(seer, path):
+    """Which tensors the interpreter gives room in its arena, and how large that is: as berth says, to the byte."""
+    done = subprocess.run([seer, path], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return None
+    lines = [line.split() for line in done.stdout.splitlines()]
+    temporary = {int(w[2]): int(w[1]) for w in lines if w[0] == "temporary"}
+    arena = {int(w[1]): (int(w[3]), int(w[4])) for w in lines if w[0] == "tensor" and w[2] == "2" and w[3] != "0"}
+    rows = os.path.join(folder, "scratch.csv")
+    with open(rows, "w", encoding="utf-8") as file:
+        file.write("operator,bytes\n" + "".join(f"{temporary[i]},{arena[i][0]}\n" for i in sorted(arena) if i in temporary))
+    answer = plan(path, "--runtime", "tflite", "--scratch", rows)
+    ours = {t["index"]: t["size"] for t in answer["tensors"] if t["subgraph"] == 0}
+    theirs = {i: size for i, (size, _) in arena.items() if i not in temporary}
+    if any(t["subgraph"] for t in answer["tensors"]):
+        # the subgraphs of an IF have arenas of their own, and what it makes is resized while it runs
+        assert set(theirs.items()) <= set(ours.items()) and len(ours) - len(theirs) <= 1, (path, ours, theirs)
+        return len(theirs)
+    assert ours == theirs, (path, {i for i in ours.keys() ^ theirs.keys()})
+    taken = max(at + size for size, at in arena.values()) - min(at for _, at in arena.values())
+    assert answer["runtime_bytes"] == taken >= answer["peak"], (path, answer["runtime_bytes"], taken)
+    return len(theirs)
+
+
 def run_both(path, written):
     lib = library()
     if not lib:
@@ -159,6 +195,59 @@ def run_both(path, written):
     before, after = outputs(lib, path), outputs(lib, written)
     assert before == after, path
     return before is not None
+
+
+# ---- TFLite: another order -------------------------------------------------------------------------------
+
+def operator_slots(data):
+    """Where the file keeps the references to the operators of its first subgraph."""
+    def number(at):
+        return struct.unpack_from("<I", data, at)[0]
+
+    def field(table, index):
+        vtable = table - struct.unpack_from("<i", data, table)[0]
+        return table + struct.unpack_from("<H", data, vtable + 4 + 2 * index)[0]
+
+    root = number(0)
+    graphs = field(root, 2) + number(field(root, 2))
+    graph = graphs + 4 + number(graphs + 4)
+    operators = field(graph, 3) + number(field(graph, 3))
+    return [operators + 4 + 4 * i for i in range(number(operators))]
+
+
+def shuffle(path, model):
+    """The model with its operators in an order by chance that respects their inputs; None where it keeps states."""
+    if len(model["subgraphs"]) > 1 or any(t.get("is_variable") for t in model["subgraphs"][0]["tensors"]):
+        return None
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    ops, rng, order = model["subgraphs"][0]["operators"], random.Random(7), []
+    maker = {i: k for k, op in enumerate(ops) for i in op.get("outputs", [])}
+    waits = [{maker[i] for i in op.get("inputs", []) if i in maker} for op in ops]
+    while len(order) < len(ops):
+        order.append(rng.choice([k for k in range(len(ops)) if k not in order and waits[k] <= set(order)]))
+    slots = operator_slots(data)
+    assert len(slots) == len(ops)
+    targets = [at + struct.unpack_from("<I", data, at)[0] for at in slots]
+    for at, k in zip(slots, order):
+        struct.pack_into("<I", data, at, targets[k] - at)
+    out = os.path.join(folder, "shuffled.tflite")
+    with open(out, "wb") as file:
+        file.write(data)
+    return out
+
+
+def check_order(path):
+    """Shuffled, a model gets back to what it took, at least; what is written answers as the model does."""
+    shuffled = shuffle(path, flatc(path))
+    if not shuffled:
+        return None
+    out, before = os.path.join(folder, "reordered.tflite"), plan(path)
+    answer = plan(shuffled, "--reorder", "--write", out)
+    assert answer["peak"] <= before["peak"], (path, answer["peak"], before["peak"])
+    assert plan(out)["peak"] == answer["peak"], path
+    run_both(path, out)
+    return answer["file_order_peak"] / answer["peak"], answer["order_proven"]
 
 
 # ---- ONNX ------------------------------------------------------------------------------------------------
@@ -195,11 +284,18 @@ try:
     import onnx  # noqa: F401
 except ImportError:
     skip("no onnx for this Python")
-ran = []
+ran, ordered, seen = [], [], []
+the_seer = build_seer()
 for found in sorted(glob.glob(os.path.join(folder, "*/package/**/*.tflite"), recursive=True)):
     count, did_run = check_tflite(found)
     ran.append(did_run)
-    print(f"{os.path.basename(found)}: {count} tensors, {'runs' if did_run else 'not run'}")
+    ordered.append(check_order(found))
+    seen.append(check_seen(the_seer, found) if the_seer else None)
+    gain = "not shuffled" if not ordered[-1] else "shuffled %.2f times what it then takes%s" % (
+        ordered[-1][0], ", no order takes less" if ordered[-1][1] else "")
+    print(f"{os.path.basename(found)}: {count} tensors, {'runs' if did_run else 'not run'}, {seen[-1]} seen by the interpreter, {gain}")
 assert len(ran) >= 10 and (not library() or sum(ran) >= 8), ran
+assert sum(o is not None for o in ordered) >= 8, ordered
+assert not the_seer or sum(s is not None for s in seen) >= 8, seen
 for found in sorted(glob.glob(os.path.join(folder, "*/package/**/*.onnx"), recursive=True)):
     print("%s: %d tensors, %d compared" % (os.path.basename(found), *check_onnx(found)))

@@ -1,6 +1,6 @@
 """berth on hand-made TFLite models: lives, sizes, kinds, the runtime's own planner, what is written, and hostile bytes.
 
-usage: check_tflite.py BERTH [--hostile]
+usage: check_tflite.py BERTH
 """
 import json
 import os
@@ -8,38 +8,23 @@ import random
 import struct
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import make_tflite as make  # noqa: E402
-
-berth = sys.argv[1]
-folder = tempfile.mkdtemp()
+from run_berth import complaint_of, folder, plan_json, run, run_cases  # noqa: E402
+import run_berth  # noqa: E402
 
 
 def save(data, name="m.tflite"):
-    path = os.path.join(folder, name)
-    with open(path, "wb") as file:
-        file.write(data)
-    return path
-
-
-def run(*words):
-    done = subprocess.run([berth, *words], capture_output=True)
-    assert done.returncode in (0, 1, 2, 3, 4), (words, done.returncode, done.stderr)
-    return done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace")
+    return run_berth.save(data, name)
 
 
 def plan(model, *words, code=0):
-    got, out, err = run("plan", save(make.write(model)), "--json", *words)
-    assert got == code, (got, err)
-    return json.loads(out)
+    return plan_json(save(make.write(model)), *words, code=code)
 
 
 def complaint(model, *words, code=3):
-    got, _, err = run("plan", save(make.write(model) if isinstance(model, dict) else model), *words)
-    assert got == code, (got, err)
-    return err
+    return complaint_of(save(make.write(model) if isinstance(model, dict) else model), *words, code=code)
 
 
 def lives(answer):
@@ -126,6 +111,12 @@ def test_chain():
     for verb in ("show", "convert"):
         code, out, err = run(verb, save(make.write(make.chain([100, 200, 48, 16]))))
         assert code == 0 and out, err
+    code, out, err = run("view", "--json", save(make.write(make.chain([100, 200, 48, 16]))))
+    space = json.loads(out)["spaces"][0]
+    for words in (["what-if"], ["explain-oom", "--limit", "300"], ["diff", save(make.write(make.chain([100, 200])), "other.tflite")]):
+        code, answer, err = run(*words, save(make.write(make.chain([100, 200, 48, 16]))), "--runtime", "micro")
+        assert code == 0 and answer, err
+    assert code == 0 and space["blocks"] == 4 and space["plan"]["peak_bytes"] == 112 + 208, err
 
 
 def test_random_graphs():
@@ -277,6 +268,33 @@ def test_inplace():
     assert plan(model, "--inplace")["peak"] == 192
 
 
+def test_scratch():
+    model = make.chain([100, 200, 48, 16])
+    rows = save(b"operator,bytes\n1,1000\n\n 2 , 1.5K\n1,8\n", "scratch.csv")
+    answer = plan(model, "--scratch", rows)
+    assert [(s["operator"], s["lower"], s["upper"], s["size"]) for s in answer["scratch"]] == [
+        (1, 2, 3, 1008), (2, 3, 4, 1536), (1, 2, 3, 16)], answer["scratch"]
+    assert answer["scratch_bytes"] == 1008 + 1536 + 16 and answer["peak"] == max(208 + 48 + 1024, 48 + 16 + 1536)
+    wanted = expected(model)
+    assert answer["runtime_bytes"] == greedy([wanted[key] for key in sorted(wanted)] + [(2, 3, 1008), (3, 4, 1536), (2, 3, 16)])
+    code, out, _ = run("plan", save(make.write(model)), "--scratch", rows)
+    assert code == 0 and "of kernels, 3 buffers: part of the plan" in out, out
+    written = os.path.join(folder, "out.tflite")
+    assert run("plan", save(make.write(model)), "--scratch", rows, "--write", written)[0] == 0
+    carried, check = plan_json(written), run("check", written)
+    assert len(carried["tensors"]) == 4 and check[0] == 0, check
+    # in a subgraph that is called: by its own numbers
+    inner = control_flow()
+    rows = save(b"subgraph,operator,note,bytes\n2,1,x,64\n,0,y,32\n", "scratch.csv")
+    assert [(s["subgraph"], s["operator"]) for s in plan(inner, "--scratch", rows)["scratch"]] == [(2, 1), (0, 0)]
+    for text, words in ((b"operator,size\n", "line 1: the header must name"), (b"operator,bytes\n7,1\n", "line 2, column `operator`: '7'"),
+                        (b"operator,bytes\n0,many\n", "line 2, column `bytes`: 'many'"), (b"operator,bytes\n0\n", "as many fields"),
+                        (b"operator,bytes,subgraph\n0,1,9\n", "column `subgraph`: '9'"), (b"operator,bytes\n0,8E\n", "more than can be")):
+        assert words in complaint(model, "--scratch", save(text, "scratch.csv")), words
+    assert "cannot be opened" in complaint(model, "--scratch", os.path.join(folder, "none.csv"), code=4)
+    assert "for models" in run("plan", save(b"id,lower,upper,size\na,0,1,4\n", "x.csv"), "--scratch", "x")[2]
+
+
 def test_header():
     out = os.path.join(folder, "plan.h")
     assert run("plan", save(make.write(make.chain([100, 200, 48]))), "-o", out)[0] == 0
@@ -321,7 +339,4 @@ def test_hostile(every=5):
         run("plan", save(bytes(changed)), "--json", "--write", os.path.join(folder, "h.tflite"))
 
 
-cases = [value for name, value in sorted(globals().items()) if name.startswith("test_")]
-for case in cases:
-    case()
-print(f"{len(cases)} cases")
+run_cases(globals())

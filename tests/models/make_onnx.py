@@ -51,9 +51,20 @@ def attribute(name, value):
     return out + data({"tensor": 5, "graph": 6}[kind], message)
 
 
-def node(kind, inputs, outputs, **attributes):
+def refers(name, to):
+    """An attribute of a function's node that is the caller's `to`."""
+    return data(5, data(1, name) + data(21, to))
+
+
+def function(name, inputs, outputs, nodes, domain="own", defaults=None):
+    return (data(1, name) + b"".join(data(4, i) for i in inputs) + b"".join(data(5, o) for o in outputs)
+            + b"".join(data(7, n) for n in nodes) + data(10, domain)
+            + b"".join(data(11, attribute(key, value)) for key, value in (defaults or {}).items()))
+
+
+def node(kind, inputs, outputs, domain="", **attributes):
     return (b"".join(data(1, i) for i in inputs) + b"".join(data(2, o) for o in outputs) + data(3, f"the {kind}") + data(4, kind)
-            + b"".join(data(5, attribute(name, value)) for name, value in attributes.items()))
+            + (data(7, domain) if domain else b"") + b"".join(data(5, attribute(name, value)) for name, value in attributes.items()))
 
 
 def graph(nodes, inputs, outputs, initializers=(), infos=()):
@@ -62,5 +73,6 @@ def graph(nodes, inputs, outputs, initializers=(), infos=()):
             + b"".join(data(13, value_info(*v)) for v in infos))
 
 
-def model(*parts, **more):
-    return number(1, 8) + data(2, "a test") + data(7, graph(*parts, **more)) + data(8, number(2, 13))
+def model(*parts, functions=(), **more):
+    return (number(1, 8) + data(2, "a test") + data(7, graph(*parts, **more)) + data(8, number(2, 13))
+            + b"".join(data(25, f) for f in functions))

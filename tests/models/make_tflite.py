@@ -97,7 +97,7 @@ def write(model):
 
     def operator(o):
         options = Table(**{f"f{i}": ("i", s) for i, s in enumerate(o["calls"])}) if "calls" in o else None
-        return Table(f0=("I", o["code"]), f1=o["inputs"], f2=o["outputs"], f3=("B", 1) if options else None, f4=options)
+        return Table(f0=("I", o["code"]), f1=o["inputs"], f2=o["outputs"], f3=("B", o.get("options_type", 1)) if options else None, f4=options)
 
     def subgraph(s):
         return Table(f0=[tensor(t) for t in s["tensors"]], f1=s["inputs"], f2=s["outputs"],

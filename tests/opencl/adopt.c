@@ -1,5 +1,6 @@
 /* A program with contexts, queues and kernels of its own, whose memory berth manages: nothing is refused that is
  * the program's, and what its kernels see is what was written. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +79,13 @@ static void a_context_is_given_back(void **state)
     assert_int_equal(berth_opencl_release(context), BERTH_BUSY);
     assert_int_equal(berth_stream_synchronize(stream), BERTH_OK); /* it works on as before */
     berth_stream_destroy(stream);
-    assert_int_equal(berth_opencl_release(context), BERTH_OK);
-    assert_int_equal(references(context), 1);
+    berth_status released;
+    while ((released = berth_opencl_release(context)) == BERTH_BUSY && has_buffers)
+        sched_yield(); /* what is freed on a stream is put away on a thread of the driver's */
+    assert_int_equal(released, BERTH_OK);
+    while (references(context) !=
+           1) /* PoCL's own thread may hold it until it has put a finished command away */
+        sched_yield();
     assert_int_equal(berth_opencl_release(context), BERTH_NOT_FOUND);
     assert_int_equal(berth_device_allocate(a, BERTH_MEMORY_DEVICE, 64, 64, NULL, &q), BERTH_DEVICE_LOST);
     assert_non_null(strstr(berth_last_error()->message, "berth_opencl_release"));
@@ -126,7 +132,7 @@ static void devices_and_ordinals(void **state)
     assert_int_equal(berth_opencl_device_find(device_id, &found), BERTH_OK);
     assert_true(berth_device_equal(found, first)); /* not one of the adopted, which have the same id */
     assert_int_equal(berth_opencl_memory(first, &model), BERTH_OK);
-    assert_int_equal(model, BERTH_OPENCL_SVM);
+    assert_int_equal(model, has_buffers ? BERTH_OPENCL_NO_POINTERS : BERTH_OPENCL_SVM);
     assert_int_equal(berth_opencl_device_find(&id, &found), BERTH_NOT_FOUND);
     assert_int_equal(berth_opencl_device_find(NULL, &found), BERTH_INVALID_ARGUMENT);
     assert_int_equal(berth_opencl_device_id(cpu, &id), BERTH_INVALID_ARGUMENT);

@@ -19,6 +19,8 @@ static bool in_own_context; /* set by main, before the tests */
 static cl_context cl_ours;
 static cl_device_id device_id;
 static cl_kernel twice_plus_one;
+static bool has_buffers;           /* memory has no pointers: kernels get a cl_mem */
+static cl_mem parts_in_waiting[2]; /* of a launch that waits for the program; NULL: none */
 
 /* The first device again, in a new context. */
 static int adopt_own_context(void)
@@ -46,8 +48,11 @@ static int set_up_kernel(void **state)
     (void)state;
     if (in_own_context && adopt_own_context() != 0)
         return -1;
-    if (berth_device_native(device, (void **)&cl_ours) != BERTH_OK)
+    berth_opencl_memory_model model;
+    if (berth_device_native(device, (void **)&cl_ours) != BERTH_OK ||
+        berth_opencl_memory(device, &model) != BERTH_OK)
         return -1;
+    has_buffers = model == BERTH_OPENCL_NO_POINTERS;
     clGetContextInfo(cl_ours, CL_CONTEXT_DEVICES, sizeof device_id, &device_id, NULL);
     cl_program program = clCreateProgramWithSource(cl_ours, 1, &source, NULL, &code);
     if (code != CL_SUCCESS || clBuildProgram(program, 1, &device_id, "", NULL, NULL) != CL_SUCCESS)
@@ -60,6 +65,9 @@ static int set_up_kernel(void **state)
 static int tear_down_kernel(void **state)
 {
     (void)state;
+    for (int i = 0; i < 2; i++)
+        if (parts_in_waiting[i])
+            clReleaseMemObject(parts_in_waiting[i]);
     return clReleaseKernel(twice_plus_one);
 }
 
@@ -67,15 +75,33 @@ static int tear_down_kernel(void **state)
  */
 enum { LANES = 64 };
 
+/* Gives an address of ours to the kernel. Returns the part of a buffer that the kernel then has; NULL: a pointer. */
+static cl_mem set_argument(cl_uint number, const void *p, size_t size_bytes)
+{
+    cl_mem part = NULL;
+    if (!has_buffers) {
+        assert_int_equal(clSetKernelArgSVMPointer(twice_plus_one, number, p), CL_SUCCESS);
+        return NULL;
+    }
+    assert_int_equal(berth_opencl_buffer(device, p, size_bytes, (void **)&part), BERTH_OK);
+    assert_int_equal(clSetKernelArg(twice_plus_one, number, sizeof part, &part), CL_SUCCESS);
+    return part;
+}
+
 static void launch_kernel(cl_command_queue queue, const void *x, const void *y, size_t count, cl_uint waits,
                           const cl_event *events)
 {
     const size_t lanes = LANES;
-    assert_int_equal(clSetKernelArgSVMPointer(twice_plus_one, 0, x), CL_SUCCESS);
-    assert_int_equal(clSetKernelArgSVMPointer(twice_plus_one, 1, y), CL_SUCCESS);
+    cl_mem parts[] = {set_argument(0, x, count * sizeof(cl_uint)),
+                      set_argument(1, y, count * sizeof(cl_uint))};
     assert_int_equal(
         clEnqueueNDRangeKernel(queue, twice_plus_one, 1, NULL, &count, &lanes, waits, events, NULL),
         CL_SUCCESS);
+    for (int i = 0; i < 2 && parts[i]; i++)
+        if (waits && !parts_in_waiting[i]) /* nothing is released while a user event is unset */
+            parts_in_waiting[i] = parts[i];
+        else
+            assert_int_equal(clReleaseMemObject(parts[i]), CL_SUCCESS);
 }
 
 #endif

@@ -79,6 +79,8 @@ static void what_a_kernel_holds_is_not_reused(void **state)
 static void managed_memory_is_shared(void **state)
 {
     (void)state;
+    if (has_buffers)
+        return; /* there is none */
     berth_stream *stream = new_stream();
     uint32_t *x = take(BERTH_MEMORY_MANAGED), *y = take(BERTH_MEMORY_PINNED);
     for (uint32_t i = 0; i < COUNT; i++)
@@ -177,8 +179,10 @@ static void errors_keep_the_drivers_words(void **state)
     void *p = NULL;
     assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, (size_t)1 << 50, 64, NULL, &p),
                      BERTH_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(berth_last_error()->driver_code, CL_MEM_OBJECT_ALLOCATION_FAILURE);
-    assert_string_equal(berth_last_error()->driver_words, "CL_MEM_OBJECT_ALLOCATION_FAILURE");
+    assert_int_equal(berth_last_error()->driver_code,
+                     has_buffers ? CL_INVALID_BUFFER_SIZE : CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    assert_string_equal(berth_last_error()->driver_words,
+                        has_buffers ? "CL_INVALID_BUFFER_SIZE" : "CL_MEM_OBJECT_ALLOCATION_FAILURE");
 }
 
 int main(int argc, char **argv)

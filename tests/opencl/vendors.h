@@ -34,6 +34,7 @@ static const char *mode;
     X(shim_fail_marker)   \
     X(shim_unflushed)     \
     X(shim_blocks)        \
+    X(shim_live)          \
     X(shim_map_flags)     \
     X(shim_notify)
 static struct {
@@ -48,6 +49,24 @@ static inline void set(const char *more)
     char words[128];
     snprintf(words, sizeof words, "%s,%s", mode, more);
     shim.shim_set(words);
+}
+
+/* Whether memory are buffers in this mode. */
+static inline bool has_buffers(void)
+{
+    return strcmp(mode, "nosvm") == 0;
+}
+
+/* Whether it is the extension's. */
+static inline bool has_usm(void)
+{
+    return strcmp(mode, "usm") == 0;
+}
+
+/* The driver's function for something in this mode. */
+static inline const char *call_for(const char *svm, const char *buffer, const char *usm)
+{
+    return has_buffers() ? buffer : has_usm() ? usm : svm;
 }
 
 static inline int back_to_normal(void **state)

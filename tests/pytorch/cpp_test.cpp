@@ -2,7 +2,10 @@
 // compared.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -92,6 +95,35 @@ void threads_free_what_others_made()
     other.join();
 }
 
+// Without Python: operators are the labels. berth's own reader tells what is in the file.
+void a_trace_names_operators()
+{
+    const char *folder = std::getenv("TMPDIR");
+    const std::string path =
+        std::string(folder ? folder : "/tmp") + "/berth_cpp_" + std::to_string(getpid()) + ".trace";
+    check(berth_torch_trace_begin(nullptr, 0) == BERTH_INVALID_ARGUMENT, "a trace needs a path");
+    check(berth_torch_trace_begin(path.c_str(), 33) == BERTH_INVALID_ARGUMENT, "and not too many frames");
+    check(berth_torch_trace_end() == BERTH_NOT_FOUND, "there is none to end");
+    check(berth_torch_trace_begin("/nowhere/x.trace", 0) == BERTH_IO, "nor a folder");
+    check(berth_torch_trace_begin(path.c_str(), 8) == BERTH_OK, "a trace begins");
+    check(berth_torch_trace_begin(path.c_str(), 8) == BERTH_BUSY, "one at a time");
+    at::ones({1234});
+    check(berth_torch_trace_end() == BERTH_OK, "and ends");
+    berth_trace_reader *reader = nullptr;
+    check(berth_trace_reader_open(path.c_str(), nullptr, &reader) == BERTH_OK, "it can be read");
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    std::uint64_t found = 0;
+    while (berth_trace_next(reader, &e) == BERTH_OK)
+        if (e.size_bytes == 1234 * sizeof(float))
+            found = std::strcmp(berth_trace_text(reader, e.label), "aten::ones") == 0 ? e.address : 0;
+        else if (e.kind == BERTH_TRACE_FREE && e.address == found)
+            found = 1;
+    check(found == 1, "the tensor came by its operator, and went");
+    check(!berth_trace_damage(reader, 0), "nothing is damaged");
+    berth_trace_reader_destroy(reader);
+    std::remove(path.c_str());
+}
+
 } // namespace
 
 int main()
@@ -108,6 +140,7 @@ int main()
     record_and_replay(m, image, expected);
     raw_pointers_find_their_way(own);
     threads_free_what_others_made();
+    a_trace_names_operators();
 
     berth_stats stats{};
     stats.struct_size = sizeof stats;

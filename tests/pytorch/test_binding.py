@@ -67,6 +67,7 @@ class Binding(unittest.TestCase):
         words = str(raised.exception)
         self.assertIn("out of memory", words)
         self.assertIn(str(4 * MIB), words)
+        self.assertIn("too much is alive", words)  # the cause that berth explain-oom would name
         self.assertIn("weights", words)
         self.assertEqual(float(kept.sum()), 6 * MIB / 4)
         tensor(1.5)
@@ -259,6 +260,36 @@ class Binding(unittest.TestCase):
         with berth_torch.scope("open") as scope, self.assertRaises(berth_torch.BerthError):
             with scope:
                 pass
+
+    def test_a_scope_that_another_thread_leaves(self):
+        def suspended():
+            with berth_torch.scope("left"):
+                tensor(0.1)
+                yield
+
+        def figures(label):
+            return {row["label"]: row for row in berth_torch.scopes()}[label]
+
+        generator = suspended()
+        next(generator)
+        thread = threading.Thread(target=generator.close)
+        thread.start()
+        thread.join()
+        del generator
+        junk = [bytearray(b"\xff" * size) for size in range(24, 72, 8) for _ in range(3000)]  # where its memory may have been
+        with berth_torch.scope("next") as following:  # and this thread goes on in no scope
+            kept = tensor(1)
+        self.assertGreaterEqual(following.peak_bytes, MIB)
+        more = tensor(2)
+        self.assertEqual(figures("left")["bytes_in_use"], 0)
+        dropped = berth_torch.scope("dropped")
+        dropped.__enter__()
+        del dropped
+        junk += [bytearray(b"\xff" * size) for size in range(24, 72, 8) for _ in range(3000)]
+        with berth_torch.scope("beside") as following:
+            more = tensor(2)
+        self.assertGreaterEqual(following.peak_bytes, 2 * MIB)
+        del junk, kept, more
 
     def test_a_plan_that_is_given_is_filled(self):
         plan = berth_torch.Plan()

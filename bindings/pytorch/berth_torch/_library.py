@@ -1,17 +1,19 @@
 """libberth_torch.so and the structs and functions of Berth's that the other modules use."""
 import ctypes
 import os
+from typing import Dict
 
 import torch  # noqa: F401  (libtorch must be in the process first)
 
 _OK, _MISMATCH = 0, 13
-__version__ = "0.1.0"
 
 
 def _load():
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     named = os.environ.get("BERTH_TORCH_LIBRARY")
-    for path in [named] if named else [os.path.join(here, "libberth_torch.so"), "libberth_torch.so"]:
+    # Beside the module in a build, two folders up where it is installed, and where the system looks.
+    places = [os.path.join(here, "libberth_torch.so"), os.path.join(here, "..", "..", "libberth_torch.so"), "libberth_torch.so"]
+    for path in [named] if named else places:
         try:
             return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
@@ -72,7 +74,7 @@ class _Report(_Struct):
                                   "stragglers", "block_bytes", "fallback_bytes", "peak_with_plan_bytes",
                                   "peak_without_plan_bytes")] + [
             ("deviation_count", _size), ("deviations", _Deviation * 8)] + [
-                (name, _u64) for name in ("displaced", "early_frees", "held_bytes", "straggler_bytes")]
+                (name, _u64) for name in ("displaced", "early_frees", "held_bytes", "straggler_bytes", "separate_bytes")]
 
 
 class _RunOptions(_Struct):
@@ -94,6 +96,7 @@ class _Leak(ctypes.Structure):
 class _Scope(ctypes.Structure):
     _fields_ = [("label", ctypes.c_char_p), ("outer", ctypes.c_void_p), ("entry_bytes", ctypes.c_int64),
                 ("outer_peak_bytes", ctypes.c_int64), ("peak_bytes", _u64)]
+    left = False  # by another thread, which could not end it
 
 
 class _ScopeFigures(ctypes.Structure):
@@ -115,7 +118,7 @@ class _Error(ctypes.Structure):
 # Short calls that take locks keep the GIL: os.fork() has it too, so that none of them is under way in the child.
 _quick = ctypes.PyDLL(_lib._name)
 _QUICK = ("berth_scope_begin", "berth_scope_end", "berth_replay_begin", "berth_replay_end", "berth_record_begin",
-          "berth_validate_begin", "berth_stats_get", "berth_torch_scope", "berth_torch_allocator")
+          "berth_validate_begin", "berth_stats_get", "berth_torch_scope", "berth_torch_allocator", "berth_torch_trace_begin", "berth_torch_trace_end")
 
 
 def _function(name, result, *arguments):
@@ -141,7 +144,7 @@ _plan_total = _function("berth_plan_total_bytes", _u64, _handle)
 _plan_certificate = _function("berth_plan_certificate", _status, _handle, ctypes.POINTER(_Certificate))
 _plan_save = _function("berth_plan_save", _status, _handle, ctypes.c_char_p)
 _plan_load = _function("berth_plan_load", _status, _handle, ctypes.c_char_p)
-_begin = {kind: _function(f"berth_{kind}_begin", _status, _handle, ctypes.POINTER(_RunOptions))
+_begin = {kind: _function(f"berth_{kind}_begin", _status, _handle, _handle)  # the second: the address of _RunOptions
           for kind in ("record", "validate", "replay")}
 _record_end = _function("berth_record_end", _status, _handle)
 _validate_end = _function("berth_validate_end", _status, _handle, ctypes.POINTER(_Difference))
@@ -170,7 +173,8 @@ def _check(status, about=""):
         raise BerthError(f"{about}: {words}" if about and about not in words else words)
 
 
-_labels = {}  # label -> bytes that live as long as the process: Berth keeps labels by reference
+__version__: str = _function("berth_version", ctypes.c_char_p)().decode()
+_labels: Dict[str, bytes] = {}  # label -> bytes that live as long as the process: Berth keeps labels by reference
 
 
 def _run_current():

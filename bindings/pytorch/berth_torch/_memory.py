@@ -2,20 +2,20 @@
 import contextlib
 import ctypes
 import os
-from typing import Any, Dict, List
+import re
+import threading
+from typing import Any, Dict, List, Optional
 
 from ._library import (BerthError, _allocator, _block_fn, _check, _leak_fn, _labels, _Scope, _scope_begin, _scope_end, _scope_fn,
                        _scope_peak, _size, _snapshot, _Stats, _stats_clear, _stats_get, _tracker, _trim, _visit_leaks,
                        _visit_planned, _visit_scopes)
 
+
 def stats() -> Dict[str, Any]:
     """The figures of CPU tensors as a dictionary: bytes_in_use, max_bytes_in_use, num_allocs and more."""
     figures = _Stats()
     _check(_stats_get(_allocator(), figures))
-    found = figures.as_dict()
-    if found["bytes_limit"] >= 2**61:  # the budget that all stacks share, without a limit
-        found["bytes_limit"] = 0
-    return found
+    return figures.as_dict()
 
 
 def memory_allocated() -> int:
@@ -81,12 +81,22 @@ def memory_summary() -> str:
     return "\n".join(lines)
 
 
+def _frames(label: Optional[bytes]) -> List[Dict[str, Any]]:
+    """A label as frames: that of python_stacks has "model.py:12 forward < train.py:3 step", any other is a name."""
+    frames = []
+    for part in label.decode(errors="replace").split(" < ") if label else ():
+        match = re.fullmatch(r"(.*):([0-9]+) (.*)", part)
+        frames.append({"filename": match[1], "line": int(match[2]), "name": match[3]} if match else
+                      {"filename": "scope", "line": 0, "name": part})
+    return frames
+
+
 def memory_snapshot() -> List[Dict[str, Any]]:
     """What the pool holds, in the format of torch.cuda.memory_snapshot(): a list of segments with their blocks.
 
     torch.cuda._memory_viz reads it. With tracking and python_stacks, live blocks have a history with their label.
     """
-    segments = {}
+    segments: Dict[int, List[Dict[str, Any]]] = {}
     states = {0: "active_allocated", 1: "active_pending_free", 2: "inactive"}
 
     def visit(_, block):
@@ -95,7 +105,7 @@ def memory_snapshot() -> List[Dict[str, Any]]:
         entry = {"address": b.address or 0, "size": b.size_bytes, "state": states[b.state]}
         if b.state == 0:
             entry["history"] = [{"addr": b.address or 0, "real_size": b.requested_bytes or b.size_bytes, "frames":
-                                 [{"filename": b.label.decode(errors="replace"), "line": 0, "name": "label"}] if b.label else []}]
+                                 _frames(b.label)}]
         segment.append(entry)
         return True
 
@@ -117,30 +127,63 @@ def trim() -> int:
     return released.value
 
 
+class _Open(threading.local):
+    """The scopes that Berth has of a thread, innermost last. It has them by address, so they stay until they have ended, whatever
+    becomes of the object that began them."""
+
+    def __init__(self):  # once in every thread
+        self.scopes: List[_Scope] = []
+
+
+_open = _Open()
+
+
+def _end_left() -> None:
+    """Ends innermost scopes of this thread that another one has left."""
+    while _open.scopes and _open.scopes[-1].left:
+        _scope_end(_open.scopes[-1])
+        _open.scopes.pop()
+
+
 class scope(contextlib.ContextDecorator):
     """Names what is allocated inside; after the end, peak_bytes is what it took at most beyond the begin."""
 
-    def __init__(self, name):
+    name: str
+    peak_bytes: Optional[int]  # None: the scope has not ended, or another thread has left it
+    _scope: Optional[_Scope]
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"a scope's name is text, not {name!r}")
         self.name, self.peak_bytes, self._scope = name, None, None
 
     def _recreate_cm(self):  # as a decorator: each call has a scope of its own, also in threads and recursion
         return scope(self.name)
 
-    def __enter__(self):
+    def __enter__(self) -> "scope":
         if self._scope is not None:
             raise BerthError(f"the scope {self.name!r} is open already: make another one")
+        _end_left()
+        self._among = _open.scopes
         self._scope = _Scope()
+        self._among.append(self._scope)
         _scope_begin(self._scope, _labels.setdefault(self.name, self.name.encode()))
         return self
 
     def __exit__(self, *_):
         ended, self._scope = self._scope, None
         _scope_end(ended)
+        if self._among is not _open.scopes:  # a generator that was closed here: its own thread ends it with its next scope
+            ended.left = True
+            return False
+        if ended in self._among:
+            del self._among[self._among.index(ended):]  # those inside it have ended too
+        _end_left()
         self.peak_bytes = _scope_peak(ended)
         return False
 
 
-def scopes():
+def scopes() -> List[Dict[str, Any]]:
     """Figures of every scope name, of all threads together: a list of dictionaries."""
     found = []
 
@@ -155,7 +198,7 @@ def scopes():
     return found
 
 
-def leaks():
+def leaks() -> List[Dict[str, Any]]:
     """Every live tensor block, oldest first: size, id, label (with python_stacks the Python frames) and C frames.
 
     Tensors that a replay placed in its plan's block have a size only: a run in step keeps no more.
@@ -201,6 +244,6 @@ def _symbol(address):
     return f"{file}: {info.name.decode(errors='replace')}" if info.name else f"{file}+{address - info.base:#x}"
 
 
-def describe():
+def describe() -> str:
     """The figures as text."""
     return "\n".join(f"{name:20} {value}" for name, value in stats().items())

@@ -1,6 +1,7 @@
 """Which stack of allocators serves CPU tensors: enable, disable, and what the environment asks for."""
 import os
 import re
+from typing import Optional, Union
 
 from ._library import BerthError, _check, _install, _Options, _uninstall
 
@@ -11,8 +12,12 @@ _UNITS = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
 
 def _bytes(value):
     """A size in bytes: a number, or text such as "2GB", "512M", "1.5 GiB"; units are powers of 1024."""
-    if value is None or isinstance(value, (int, float)):
-        return int(value or 0)
+    if value is None:
+        return 0
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not 0 <= value < 2**62 - 1:
+            raise ValueError(f"{value!r} is no size: write bytes from 0 (no limit) on")
+        return int(value)
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
     if not match:
         raise ValueError(f"{value!r} is no size: write bytes, or for instance 512M or 2GB")
@@ -21,7 +26,8 @@ def _bytes(value):
 
 
 def enable(source: str = "pool", *, tracking: bool = False, stack_depth: int = 0, python_stacks: int = 0,
-           guard: bool = False, compacting: bool = False, limit=None, keep_idle: bool = False) -> None:
+           guard: bool = False, compacting: bool = False, limit: Optional[Union[int, float, str]] = None,
+           keep_idle: bool = False) -> None:
     """Makes Berth PyTorch's CPU allocator, or puts another stack in place; tensors that live keep theirs.
 
     source        "pool", or "system" for the C heap
@@ -31,10 +37,16 @@ def enable(source: str = "pool", *, tracking: bool = False, stack_depth: int = 0
     compacting    the pool saves memory before page faults
     limit         bytes that CPU tensors may take together, those that live already too; a number, or text
                   as "2GB"; above it allocations fail and say why; what lies idle goes back first
-    keep_idle     idle memory stays; else it goes back to the system after ten seconds without a new tensor
+    keep_idle     idle memory stays; else it goes back to the system after ten seconds in which no tensor came or went
     """
     if source not in _SOURCES:
         raise ValueError(f"source is {source!r}, not one of {', '.join(_SOURCES)}")
+    for name, count in (("stack_depth", stack_depth), ("python_stacks", python_stacks)):
+        if not isinstance(count, int) or not 0 <= count <= 32:
+            raise ValueError(f"{name} is {count!r}: a number of frames from 0 to 32")
+    for name, flag in (("tracking", tracking), ("guard", guard), ("compacting", compacting), ("keep_idle", keep_idle)):
+        if isinstance(flag, str):  # "no" would be true
+            raise TypeError(f"{name} is {flag!r}: True or False")
     status = _install(_Options(source=_SOURCES[source], tracking=bool(tracking or stack_depth or python_stacks),
                                stack_depth=stack_depth, python_stacks=python_stacks, guard=bool(guard),
                                compacting=bool(compacting), limit_bytes=_bytes(limit), keeps_idle=bool(keep_idle)))
@@ -67,7 +79,7 @@ _SETTINGS = {"source": lambda name, text: text, "tracking": _flag, "stack_depth"
              "guard": _flag, "compacting": _flag, "keep_idle": _flag, "limit": lambda name, text: _bytes(text)}
 
 
-def enable_from_environment():
+def enable_from_environment() -> None:
     """BERTH_TORCH=limit=2GB,tracking=True: the arguments of enable(), with commas between."""
     settings = {}
     for part in filter(None, os.environ.get("BERTH_TORCH", "").replace(" ", "").split(",")):

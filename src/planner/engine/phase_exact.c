@@ -78,15 +78,19 @@ static void end(asking *a)
     berth__heap_free(a->expanded);
 }
 
-/* One question about one form, and what follows from the answer. */
-static berth_status ask(asking *a, form *f, uint64_t target, uint64_t steps)
+/* One question about one form, and what follows from the answer; `answered` tells whether there was one. */
+static berth_status ask(asking *a, form *f, uint64_t target, uint64_t steps, bool *answered)
 {
+    *answered = false;
     if (!f->exact || (f->is_refuted && target <= f->refuted_at))
         return BERTH_OK;
+    BERTH_DCHECK(target < a->search->best_peak || a->search->best_peak == UINT64_MAX,
+                 "[L18] what is asked is better than the best plan");
     berth__exact_answer answer;
     berth_status status = berth__exact_run(f->exact, a->search, target, steps, a->offsets, &answer);
     if (status || answer == BERTH__EXACT_UNKNOWN)
         return status;
+    *answered = true;
     if (answer == BERTH__EXACT_INFEASIBLE) {
         f->is_refuted = true;
         f->refuted_at = target;
@@ -99,6 +103,20 @@ static berth_status ask(asking *a, form *f, uint64_t target, uint64_t steps)
         berth__search_offer(a->search, a->expanded, "exact, welded");
     }
     return BERTH_OK;
+}
+
+/* Asks the whole, and as long as it answers, half way between what is known: a small problem is proven in a few questions,
+ * whatever lies between its bound and its plan (pins do that). */
+static berth_status ask_on(asking *a, form *whole, uint64_t target, uint64_t steps)
+{
+    bool answered = true;
+    berth_status status = BERTH_OK;
+    while (answered && !status && berth__search_goes_on(a->search, UINT64_MAX)) {
+        status = ask(a, whole, target, steps, &answered);
+        const uint64_t goal = berth__search_goal(a->search);
+        target = goal + (a->search->best_peak - 1 - goal) / 2;
+    }
+    return status;
 }
 
 static bool can_ask(const asking *a)
@@ -115,6 +133,7 @@ static berth_status ask_afresh(asking *a, uint64_t target)
 {
     const uint64_t number = ++a->fresh;
     form f = {0};
+    bool answered;
     berth_status status =
         berth__weld(a->search->prepared, number % 3 ? BERTH__WELD_COLUMNS : BERTH__WELD_SUCCESSORS,
                     a->search->seed * 0x9E3779B97F4A7C15U + number, a->search, &f.welded);
@@ -123,7 +142,7 @@ static berth_status ask_afresh(asking *a, uint64_t target)
     if (berth__exact_can(&f.welded.prepared))
         status = berth__exact_create(&f.welded.prepared, a->search->seed, BERTH__EXACT_BEST, &f.exact);
     if (!status)
-        status = ask(a, &f, target, (uint64_t)FRESH_STEPS << __builtin_ctzll(number));
+        status = ask(a, &f, target, (uint64_t)FRESH_STEPS << __builtin_ctzll(number), &answered);
     berth__exact_destroy(f.exact);
     berth__welded_finish(&f.welded);
     return status;
@@ -137,6 +156,8 @@ static uint64_t choose_target(const berth__search *search, unsigned turn)
     const uint64_t goal = berth__search_goal(search), excess = search->best_peak - goal;
     const double part = fitting_is_enough ? 0.0 : parts[turn % BERTH_COUNT_OF(parts)];
     const uint64_t target = goal + (uint64_t)((double)(excess - 1) * part);
+    BERTH_DCHECK(search->best_peak > goal && target >= goal,
+                 "[L18] what is asked lies between goal and best plan");
     return target < search->best_peak ? target : search->best_peak - 1;
 }
 
@@ -151,7 +172,10 @@ berth_status berth__phase_exact(berth__search *search)
             status = ask_afresh(&a, choose_target(search, turn));
         for (int k = 0; k < FORMS && !status && !search->stopped; k++) {
             const uint64_t target = choose_target(search, turn);
-            status = ask(&a, &a.forms[k], target, target == berth__search_goal(search) ? 4 * slice : slice);
+            const uint64_t steps = target == berth__search_goal(search) ? 4 * slice : slice;
+            bool answered;
+            status = a.forms[k].is_whole ? ask_on(&a, &a.forms[k], target, steps)
+                                         : ask(&a, &a.forms[k], target, steps, &answered);
         }
         if (turn % 2 == 1)
             slice += slice / 4;
@@ -173,7 +197,7 @@ berth_status berth__phase_exact_look(berth__search *search)
     if (!status)
         status = make_form(&a, &a.forms[FORMS - 1], BERTH__WELD_LEVELS);
     if (!status)
-        status = ask(&a, &a.forms[FORMS - 1], berth__search_goal(search), LOOK_STEPS);
+        status = ask_on(&a, &a.forms[FORMS - 1], berth__search_goal(search), LOOK_STEPS);
     end(&a);
     return status;
 }

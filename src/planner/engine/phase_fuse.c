@@ -6,18 +6,20 @@
 #include "planner/merge/fuse.h"
 
 /* What the caller hears meanwhile: one phase, and never of a worse plan than there is. */
-static berth_stop report(void *context, const berth_progress *progress)
+static berth_stop fuse_report(void *context, const berth_progress *progress)
 {
     const berth__search *whole = context;
     berth_progress told = *progress;
     const uint64_t best = whole->best_peak * whole->prepared->unit_bytes;
     told.best_bytes = best < told.best_bytes ? best : told.best_bytes;
+    BERTH_DCHECK(told.steps >= whole->steps, "[L6] steps are never given back");
     told.phase = whole->phase;
     return whole->progress ? whole->progress(whole->context, &told) : BERTH_STOP_DONE;
 }
 
 static void take_over(berth__search *search, const berth__search *small)
 {
+    BERTH_DCHECK(small->steps >= search->steps, "[L6] steps are never given back");
     search->steps = small->steps;
     if (small->stopped && (small->stop == BERTH_STOP_CLOCK || small->stop == BERTH_STOP_CANCELLED) &&
         !search->stopped) {
@@ -32,7 +34,7 @@ static berth_status search_fused(berth__search *search, berth__fused *fused, uin
     const uint32_t count = search->prepared->item_count, fewer = fused->prepared.item_count;
     berth__search small = *search;
     small.prepared = &fused->prepared;
-    small.progress = report;
+    small.progress = fuse_report;
     small.context = search;
     small.best_peak = UINT64_MAX;
     small.step_budget = search->steps + steps;
@@ -46,6 +48,8 @@ static berth_status search_fused(berth__search *search, berth__fused *fused, uin
     take_over(search, &small);
     if (!status && small.best_peak < search->best_peak) {
         berth__fuse_expand(fused, count, small.best, offsets);
+        BERTH_DCHECK(berth__prepared_peak(search->prepared, offsets) == small.best_peak,
+                     "[L15] a plan of what is fused is one of the whole");
         berth__search_offer(search, offsets, "fuse");
     }
     berth__heap_free(small.best);
@@ -69,7 +73,7 @@ berth_status berth__phase_fuse(berth__search *search, berth_status (*run)(berth_
         return BERTH_OK;
     berth__fused fused;
     berth_status status = berth__fuse_init(&fused, search);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     const uint32_t fewer = fused.prepared.item_count;
     if (!search->stopped && fewer < count - count / 8)

@@ -22,6 +22,7 @@ static berth_status count_meetings(const berth__prepared *p, uint64_t *meetings)
     *meetings = 0;
     for (uint32_t c = 0; c < p->column_count; c++) {
         const uint64_t begin = first[c];
+        BERTH_DCHECK(alive >= last[c], "[L9] no more ends than has begun");
         alive -= last[c];
         *meetings += begin * alive + begin * (begin - (begin > 0)) / 2;
         alive += begin;
@@ -37,6 +38,7 @@ static berth_status run_heuristic(berth__search *search, const berth__solver *so
     if (whole > search->steps && whole - search->steps > share)
         search->step_budget = search->steps + share;
     berth_status status = solver->run(search);
+    BERTH_DCHECK(search->step_budget <= whole, "[L6] a share is a part of the budget");
     search->step_budget = whole;
     berth__search_resume(search);
     return status;

@@ -23,6 +23,9 @@ static void offer(berth__search *search, const berth__welded *welded, const uint
                   uint64_t *expanded)
 {
     berth__welded_expand(welded, offsets, expanded);
+    BERTH_DCHECK(berth__prepared_peak(search->prepared, expanded) <=
+                     berth__prepared_peak(&welded->prepared, offsets),
+                 "[L15] a plan of what is welded is one of the whole");
     berth__search_offer(search, expanded, "weld");
 }
 
@@ -37,6 +40,7 @@ static berth_status fill_valleys(berth__search *search, const berth__welded *wel
         uint64_t peak;
         inner.prepared = &welded->prepared;
         status = berth__valley_run(&inner, variant, search->best_peak, offsets, &peak);
+        BERTH_DCHECK(inner.steps >= search->steps, "[L6] steps are never given back");
         search->steps = inner.steps;
         search->next_report = inner.next_report;
         search->stopped = inner.stopped;
@@ -47,8 +51,8 @@ static berth_status fill_valleys(berth__search *search, const berth__welded *wel
     return status;
 }
 
-static berth_status look(berth__search *search, const berth__welded *welded, uint64_t *offsets,
-                         uint64_t *expanded)
+static berth_status weld_look(berth__search *search, const berth__welded *welded, uint64_t *offsets,
+                              uint64_t *expanded)
 {
     const uint64_t left = search->step_budget - search->steps;
     const uint64_t steps = !berth__exact_can(search->prepared) ? left / 2 /* there will be no other chance */
@@ -78,7 +82,7 @@ static berth_status try_level(berth__search *search, berth__weld_level level, ui
     else if (welded.prepared.item_count < search->prepared->item_count) {
         status = fill_valleys(search, &welded, offsets, expanded);
         if (!status && !search->stopped && berth__exact_can(&welded.prepared))
-            status = look(search, &welded, offsets, expanded);
+            status = weld_look(search, &welded, offsets, expanded);
     }
     berth__heap_free(offsets);
     berth__welded_finish(&welded);

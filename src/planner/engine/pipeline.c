@@ -46,6 +46,16 @@ static bool if_many(const berth__facts *f)
     return f->is_many && !f->is_full;
 }
 
+static bool if_large(const berth__facts *f)
+{
+    return f->is_many;
+}
+
+static bool if_many_not_close(const berth__facts *f)
+{
+    return f->is_many && !f->is_full && !f->is_close;
+}
+
 static bool unless_few_or_vast(const berth__facts *f)
 {
     return !f->is_few && !f->is_vast && !f->is_full;
@@ -54,6 +64,16 @@ static bool unless_few_or_vast(const berth__facts *f)
 static bool unless_few_or_many(const berth__facts *f)
 {
     return !f->is_few && !f->is_many && !f->is_full;
+}
+
+static bool if_lean(const berth__facts *f)
+{
+    return f->is_lean && unless_few_or_vast(f);
+}
+
+static bool unless_lean_or_many(const berth__facts *f)
+{
+    return !f->is_lean && unless_few_or_many(f);
 }
 
 static bool if_few_or_full(const berth__facts *f)
@@ -71,9 +91,24 @@ static bool if_few(const berth__facts *f)
     return f->is_few;
 }
 
-static bool unless_few(const berth__facts *f)
+static bool unless_vast(const berth__facts *f)
 {
-    return !f->is_few;
+    return !f->is_vast;
+}
+
+static bool unless_close(const berth__facts *f)
+{
+    return !f->is_close;
+}
+
+static bool if_vast_or_full(const berth__facts *f)
+{
+    return (f->is_vast || f->is_full) && !f->is_few && !f->is_close;
+}
+
+static bool unless_few_or_close(const berth__facts *f)
+{
+    return !f->is_few && !f->is_close;
 }
 
 static bool early_if_full(const berth__facts *f)
@@ -108,6 +143,7 @@ static berth_status run_variants(berth__search *search, placing place, const cha
     const berth__prepared *p = search->prepared;
     const uint64_t step_limit = berth__search_limit(search, steps);
     uint64_t *offsets = berth__heap_alloc(p->item_count * sizeof *offsets), peak;
+    BERTH_DCHECK(from < to && step_limit >= search->steps, "[L18] a phase has variants");
     if (!offsets)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u offsets", p->item_count);
     berth_status status = BERTH_OK;
@@ -115,8 +151,10 @@ static berth_status run_variants(berth__search *search, placing place, const cha
         if (variant > from && search->steps >= step_limit)
             break;
         status = place(search, variant, step_limit - search->steps, offsets, &peak);
-        if (!status && peak != UINT64_MAX)
+        if (!status && peak != UINT64_MAX) {
+            BERTH_DCHECK(peak == berth__prepared_peak(p, offsets), "[L3] the peak is the largest end");
             berth__search_offer(search, offsets, name);
+        }
     }
     berth__heap_free(offsets);
     return status;
@@ -163,9 +201,14 @@ static berth_status frames(berth__search *search, uint64_t steps)
     return berth__frames(search, steps);
 }
 
+static berth_status piles(berth__search *search, uint64_t steps)
+{
+    return berth__piles(search, steps);
+}
+
 static berth_status first_pass(berth__search *search, uint64_t steps)
 {
-    return run_variants(search, place_pass, "pass", BERTH__PASS_LIFE, BERTH__PASS_LIFE + 1, steps);
+    return run_variants(search, place_pass, "pass", BERTH__PASS_LIFE_FINE, BERTH__PASS_LIFE_FINE + 1, steps);
 }
 
 static berth_status passes(berth__search *search, uint64_t steps)
@@ -191,6 +234,11 @@ static berth_status pack_tight(berth__search *search, uint64_t steps)
 static berth_status pack_size(berth__search *search, uint64_t steps)
 {
     return run_variants(search, place_pack, "pack", BERTH__PACK_SIZE, BERTH__PACK_SIZE + 1, steps);
+}
+
+static berth_status pack_size_late(berth__search *search, uint64_t steps)
+{
+    return run_variants(search, place_pack, "pack", BERTH__PACK_SIZE_LATE, BERTH__PACK_SIZE_LATE + 1, steps);
 }
 
 static berth_status packs(berth__search *search, uint64_t steps)
@@ -240,6 +288,13 @@ static berth_status repair(berth__search *search, uint64_t steps)
     return berth__repair(search, steps < most ? steps : most);
 }
 
+/* A plan that is far off needs another way to place, not repair. */
+static berth_status repair_if_close(berth__search *search, uint64_t steps)
+{
+    const uint64_t goal = berth__search_goal(search);
+    return search->best_peak - goal < goal / 50 ? repair(search, steps) : BERTH_OK;
+}
+
 static berth_status repair_to_the_end(berth__search *search, uint64_t steps)
 {
     (void)steps;
@@ -263,14 +318,20 @@ const berth__phase berth__phases[] = {
     {"greedy",     "best fit in order of time, as most runtimes do it",                   if_short_not_many,         0,   0, greedy},
     {"heuristics", "first and best fit by size, area and breadth, each to its end",       if_short,                  0,   0, heuristics},
     {"pass",       "long lives first on a skyline below the bound, the rest in gaps",     if_many,                   0,  12, first_pass},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  if_many,                   0,   8, repair_if_close},
     {"valley",     "fills the lowest valley of the skyline, long lives first",            always,                    0,   0, first_valley},
+    {"pack",       "first fit at the bound itself, the largest first",                    if_lean,                  20,  32, pack_size},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  if_lean,                   1,   2, repair},
+    {"pack",       "the same, of equals those that start last first",                     if_lean,                  10,  32, pack_size_late},
     {"frame",      "the largest first, and all others in the valleys around them",        unless_few_or_vast,        5,  24, first_frame},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  if_large,                  4,   4, repair_if_close},
+    {"valleys",    "the nine other ways to choose what goes into a valley",               unless_few_or_vast,       40,   0, valleys},
+    {"valleys",    "the nine other ways to choose what goes into a valley",               if_vast_or_full,          15,   0, valleys},
+    {"piles",      "all of the fullest moment in a pile, the largest, then valleys",      unless_few_or_vast,       45,  24, piles},
     {"pack",       "first fit at the bound itself, the fullest moments first",            unless_few_or_many,       15,   8, pack_tight},
-    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_many,        2,   2, repair},
-    {"pack",       "first fit at the bound itself, the largest first",                    unless_few_or_vast,       15,   8, pack_size},
-    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few,                8,   4, repair},
-    {"valleys",    "the nine other ways to choose what goes into a valley",               unless_few,               15,   0, valleys},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,        8,   4, repair},
     {"frames",     "the same with other frames: by area, by breadth, more and fewer",     unless_few_or_vast,       35,  16, frames},
+    {"pack",       "first fit at the bound itself, the largest first",                    unless_lean_or_many,      15,   8, pack_size},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,        8,   2, repair},
     {"greedy",     "best fit in order of time, as most runtimes do it",                   unless_short_or_many,      0,   0, greedy},
     {"fuse",       "joins what fits together, in linear time, and plans what is left",    early_if_full,             0,   0, fuse},
@@ -278,17 +339,17 @@ const berth__phase berth__phases[] = {
     {"heuristics", "first and best fit by size, area and breadth, each to its end",       unless_short,             60,  48, heuristics},
     {"fuse",       "joins what fits together, in linear time, and plans what is left",    late_unless_full,          0,   0, fuse},
     {"valleys",    "the nine other ways to choose what goes into a valley",               if_few,                   30,   0, valleys},
-    {"greedy",     "best fit in order of time, as most runtimes do it",                   if_many,                   0,   0, greedy},
+    {"greedy",     "best fit in order of time, as most runtimes do it",                   if_many_not_close,         0,   0, greedy},
     {"packs",      "first fit at the bound itself, in three orders",                      if_few_or_full,           20,   8, packs},
-    {"passes",     "first fit by life and by contention: the skyline, then the gaps",     always,                   15,   8, passes},
+    {"passes",     "first fit by life and by contention: the skyline, then the gaps",     unless_vast,              15,   8, passes},
     {"weld",       "joins what fits together, surest first, and plans what is left",      late_unless_full_or_many,  0,   0, weld},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,       50,   4, repair},
     {"exact",      "a first look at the goal: place or defer, explain, jump back",        always,                    0,   0, exact_look},
-    {"repair",     "takes out what sticks out and puts it in where least is in the way",  always,                    1,   2, repair},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_close,              1,   2, repair},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  if_dense,                 50,   2, repair},
-    {"windows",    "the exact search on stretches of time, for the bound and the plan",   unless_few,               50,   0, windows},
+    {"windows",    "the exact search on stretches of time, for the bound and the plan",   unless_few_or_close,      50,   0, windows},
     {"exact",      "the exact search over several capacities, to the proof if it can",    always,                    0,   0, exact},
-    {"repair",     "takes out what sticks out and puts it in where least is in the way",  always,                    0,   0, repair_to_the_end},
+    {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_close,              0,   0, repair_to_the_end},
     {NULL, NULL, NULL, 0, 0, NULL},
 };
 /* clang-format on */

@@ -8,9 +8,11 @@
 typedef struct berth__facts {
     bool is_few;   /* the exact search can take the whole */
     bool is_many;  /* a step an item counts: the quickest methods first */
+    bool is_lean;  /* so few live together that to look for room costs next to nothing */
     bool is_vast;  /* more than what looks at neighbours can take */
     bool is_full;  /* hardly anything is free at any time: then only putting together helps */
     bool is_short; /* the steps do not even suffice for the heuristics and what comes before them */
+    bool is_close; /* vast, and so near the goal that to go on is not worth the time; changes as plans come */
     bool is_dense; /* few, but most live together: a node of the exact search costs more than it decides */
 } berth__facts;
 

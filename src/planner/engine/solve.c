@@ -75,6 +75,7 @@ enum { STEPS_A_REPORT = 4096 };
 static bool stop(berth__search *search, berth_stop why)
 {
     if (!search->stopped) {
+        BERTH_DCHECK(why != BERTH_STOP_DONE, "[L6] who stops a search says why");
         search->stopped = true;
         search->stop = why;
     }
@@ -82,8 +83,11 @@ static bool stop(berth__search *search, berth_stop why)
 }
 
 /* Reports, and schedules the next report. */
-static bool report(berth__search *search)
+static bool solve_report(berth__search *search)
 {
+    BERTH_DCHECK(search->steps >= search->reported_steps, "[L6] steps are never given back");
+    BERTH_DCHECK(search->lower_bound <= search->best_peak, "[L3] no bound is above a plan");
+    search->reported_steps = search->steps;
     search->next_report = search->steps + STEPS_A_REPORT;
     if (search->steps >= search->step_budget)
         return stop(search, BERTH_STOP_STEPS);
@@ -99,13 +103,18 @@ static bool report(berth__search *search)
                                .lower_bound_bytes = search->lower_bound * unit,
                                .steps = search->steps};
     berth_stop answer = search->progress(search->context, &progress);
-    return answer == BERTH_STOP_DONE ? false : stop(search, answer);
+    if (answer == BERTH_STOP_DONE)
+        return false;
+    /* who answers what only a search can know wants it to end, and has proven nothing */
+    return stop(search, answer == BERTH_STOP_CANCELLED ? answer : BERTH_STOP_CLOCK);
 }
 
 bool berth__search_step_slow(berth__search *search)
 {
-    return search->stopped || report(search);
+    return search->stopped || solve_report(search);
 }
+
+static bool look_whether_over(berth__search *search);
 
 bool berth__search_resume(berth__search *search)
 {
@@ -113,6 +122,7 @@ bool berth__search_resume(berth__search *search)
         search->stopped = false;
         search->stop = BERTH_STOP_DONE;
         search->next_report = search->steps;
+        return !look_whether_over(search); /* the last plan may have come after the stop */
     }
     return !search->stopped;
 }
@@ -120,7 +130,8 @@ bool berth__search_resume(berth__search *search)
 bool berth__search_phase(berth__search *search, const char *phase)
 {
     search->phase = phase;
-    return search->stopped || report(search);
+    BERTH_DCHECK(phase && search->steps >= search->reported_steps, "[L18] a phase has a name");
+    return search->stopped || solve_report(search);
 }
 
 uint64_t berth__search_goal(const berth__search *search)
@@ -145,9 +156,11 @@ static bool look_whether_over(berth__search *search)
 bool berth__search_offer(berth__search *search, const uint64_t *offsets, const char *solver)
 {
     uint64_t peak = berth__prepared_peak(search->prepared, offsets);
+    BERTH_DCHECK(peak >= search->lower_bound, "[L3] no plan ends below the bound");
     if (peak >= search->best_peak)
         return search->stopped;
     search->best_peak = peak;
+    BERTH_DCHECK(search->prepared->item_count > 0 && search->best, "[L3] there is room for a plan");
     memcpy(search->best, offsets, search->prepared->item_count * sizeof *offsets);
     snprintf(search->best_solver, sizeof search->best_solver, "%s", solver);
     return look_whether_over(search);
@@ -155,6 +168,7 @@ bool berth__search_offer(berth__search *search, const uint64_t *offsets, const c
 
 bool berth__search_prove(berth__search *search, uint64_t bound)
 {
+    BERTH_DCHECK(bound <= search->best_peak, "[L3] no bound is above a plan");
     if (bound > search->lower_bound)
         search->lower_bound = bound;
     return look_whether_over(search);
@@ -186,14 +200,32 @@ static berth_status offer_a_stack(berth__search *search)
 }
 
 /* A stop that came before the first plan leaves none; then one is made after all, unless the caller wants
- * none: by the fastest solver where only steps are short, by stacking where time is. */
+ * none: by the fastest solver where only steps are short, by stacking where time is. A proof that nothing fits
+ * ends a search, but not the making of its only plan. */
+static berth_status plan_after_all(berth__search *search)
+{
+    const berth_stop why = search->stop;
+    if (why == BERTH_STOP_CANCELLED)
+        return BERTH_OK;
+    if (why == BERTH_STOP_CLOCK)
+        return offer_a_stack(search);
+    if (why == BERTH_STOP_INFEASIBLE)
+        search->stopped = false;
+    berth_status status = berth__solver_greedy.run(search);
+    if (why == BERTH_STOP_INFEASIBLE && search->stop == BERTH_STOP_STEPS)
+        search->stop = why; /* the proof came first */
+    return status;
+}
+
 static berth_status search_run(berth__search *search, const berth__solver *solver)
 {
     berth_status status = berth__bound(search->prepared, &search->lower_bound);
+    BERTH_DCHECK(status || search->lower_bound >= search->prepared->max_live,
+                 "[L3] the bound is at least what is live");
     if (!status)
         status = solver->run(search);
-    if (!status && search->best_peak == UINT64_MAX && search->stop != BERTH_STOP_CANCELLED)
-        status = search->stop == BERTH_STOP_CLOCK ? offer_a_stack(search) : berth__solver_greedy.run(search);
+    if (!status && search->best_peak == UINT64_MAX)
+        status = plan_after_all(search);
     if (!status && search->best_peak == UINT64_MAX)
         status = berth__fail(BERTH_CANCELLED, "stopped before there was any plan");
     return status;
@@ -221,6 +253,8 @@ static berth_status certify_problem(const berth_problem *problem, const berth__p
 static void certify_search(const berth__search *search, berth_certificate *c)
 {
     const uint64_t unit = search->prepared->unit_bytes;
+    BERTH_DCHECK(search->best_peak == UINT64_MAX || search->lower_bound <= search->best_peak,
+                 "[L3] no bound is above a plan");
     c->lower_bound_bytes = search->lower_bound * unit;
     c->peak_bytes = search->best_peak * unit;
     c->proven_optimal = search->best_peak <= search->lower_bound;
@@ -261,8 +295,11 @@ static berth_status solve_prepared(const berth__solver *solver, const berth_solv
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a plan of %u buffers",
                            prepared->item_count);
     berth_status status = search_run(&search, solver);
-    if (!status)
+    if (!status) {
+        BERTH_DCHECK(search.best_peak == berth__prepared_peak(prepared, search.best),
+                     "[L3] the peak is the largest end of the best plan");
         berth__prepared_expand(prepared, search.best, offsets);
+    }
     berth__heap_free(search.best);
     certify_search(&search, c);
     return status;
@@ -272,7 +309,7 @@ berth_status berth__prove(const berth_problem *problem, const uint64_t *offsets,
                           const berth_certificate *certificate)
 {
     berth_verdict verdict = {.struct_size = sizeof verdict};
-    berth_status status = berth_problem_check(problem, offsets, &verdict);
+    berth_status status = berth__rules_check(problem, offsets, &verdict); /* its numbers were looked at */
     if (status == BERTH_MISMATCH)
         return berth__fail(BERTH_INTERNAL, "the planner made a plan that its checker refuses: %s",
                            verdict.words);
@@ -293,6 +330,41 @@ berth_status berth_solve(const berth_problem *problem, const berth_solve_options
     return berth__solve(problem, options, offsets, certificate, NULL);
 }
 
+/* A problem whose numbers are right, with memory that goes from phase to phase. */
+static berth_status solve_and_prove(const berth_problem *problem, const berth__solver *solver,
+                                    const berth_solve_options *options, uint64_t *offsets, bool certified,
+                                    berth_certificate *c, const berth__solve_pause *pause)
+{
+    berth__prepared prepared;
+    berth_status status = berth__prepared_init(&prepared, problem);
+    if (status)
+        return status;
+    status = certified ? certify_problem(problem, &prepared, c) : BERTH_OK;
+    if (pause)
+        pause->begin(pause->context);
+    if (!status)
+        status = solve_prepared(solver, options, &prepared, offsets, c);
+    berth__prepared_finish(&prepared);
+    if (pause) {
+        berth__heap_scope_trim(0); /* what is put aside comes back now */
+        pause->end(pause->context);
+    }
+    return status ? status : berth__prove(problem, offsets, c);
+}
+
+#ifndef NDEBUG
+/* Rows before the last have a name, words, a condition and a function; one that runs to the end comes last. */
+static bool phases_are_in_order(void)
+{
+    size_t count = 0;
+    for (; berth__phases[count].name; count++)
+        if (!berth__phases[count].about || !berth__phases[count].applies || !berth__phases[count].run ||
+            berth__phases[count].percent > 100)
+            return false;
+    return count > 0 && !berth__phases[count].run && !berth__phases[count].applies;
+}
+#endif
+
 berth_status berth__solve(const berth_problem *problem, const berth_solve_options *options, uint64_t *offsets,
                           berth_certificate *certificate, const berth__solve_pause *pause)
 {
@@ -310,21 +382,12 @@ berth_status berth__solve(const berth_problem *problem, const berth_solve_option
     status = phases_exist(complete.without);
     if (status)
         return status;
-    berth__prepared prepared;
     berth_certificate c = {.struct_size = sizeof c};
-    status = berth__prepared_init(&prepared, problem);
-    if (status)
-        return status;
-    status = certificate ? certify_problem(problem, &prepared, &c) : BERTH_OK;
-    if (pause)
-        pause->begin(pause->context);
-    if (!status)
-        status = solve_prepared(solver, &complete, &prepared, offsets, &c);
-    berth__prepared_finish(&prepared);
-    if (pause)
-        pause->end(pause->context);
-    if (!status)
-        status = berth__prove(problem, offsets, &c);
+    berth__heap_scope scope;
+    berth__heap_scope_begin(&scope);
+    status = solve_and_prove(problem, solver, &complete, offsets, certificate != NULL, &c, pause);
+    BERTH_DCHECK(phases_are_in_order(), "[L18] every row of the table is whole");
+    berth__heap_scope_end(&scope);
     BERTH_DCHECK(status != BERTH_INTERNAL, "[L1] [L2] [L3] the checker proves every plan");
     if (!status && certificate) {
         const size_t room = certificate->struct_size;

@@ -25,9 +25,11 @@ typedef struct berth__search {
     const char *without; /* phases of `auto` to leave out, with commas between; NULL: none */
     berth_effort effort;
     uint64_t step_budget; /* UINT64_MAX: none */
+    bool may_settle;      /* nobody asked for more: of very many buffers, near the goal is enough */
 
     uint64_t steps;
     uint64_t next_report; /* steps at which the progress callback is due */
+    uint64_t reported_steps;
     berth_progress_fn progress;
     void *context;
     const char *phase;

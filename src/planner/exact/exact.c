@@ -44,12 +44,15 @@ static uint32_t pair_separation(const berth__prepared *p, uint32_t a, uint32_t b
     uint64_t most = 0;
     uint32_t j = berth__piece_begin(p, b);
     const uint32_t end_a = berth__piece_end(p, a), end_b = berth__piece_end(p, b);
+    BERTH_DCHECK(a != b, "[L16] an item is not its own neighbour");
     for (uint32_t i = berth__piece_begin(p, a); i < end_a; i++) {
         while (j < end_b && p->piece_upper[j] <= p->piece_lower[i])
             j++;
         if (j < end_b && p->piece_lower[j] < p->piece_upper[i] && p->piece_size[i] > most)
             most = p->piece_size[i];
     }
+    BERTH_DCHECK(most <= p->size[a] && most < BERTH__EXACT_HEIGHT,
+                 "[L16] a separation is a size, and has 30 bits");
     return (uint32_t)most;
 }
 
@@ -59,6 +62,8 @@ static void find_neighbours(berth__exact *x)
     for (uint32_t i = 0; i < x->count; i++)
         for (uint32_t j = i + 1; j < x->count && p->lower[j] < p->upper[i]; j++) { /* in order of lower */
             uint32_t above_i = pair_separation(p, i, j);
+            BERTH_DCHECK(p->lower[i] <= p->lower[j], "[L8] items are in canonical order");
+            BERTH_DCHECK((above_i == 0) == (pair_separation(p, j, i) == 0), "[L16] who meets is met");
             if (above_i == 0)
                 continue;
             set_add(set_of(x->adjacent, x, i), j);
@@ -95,6 +100,7 @@ static void find_equals_and_pins(berth__exact *x)
         if (berth__item_fixed(p, i) == BERTH_NO_OFFSET)
             continue;
         uint32_t at = x->pin_count++;
+        BERTH_DCHECK(at < x->count, "[L16] there is room for every pin");
         for (; at > 0 && p->fixed[x->pins[at - 1]] > p->fixed[i]; at--)
             x->pins[at] = x->pins[at - 1];
         x->pins[at] = i;
@@ -111,6 +117,7 @@ static berth_status write_rows(berth__exact *x, bool narrow)
         span->first_block = x->first[i] / EXACT_LANES;
         span->last_block = (x->last[i] + EXACT_LANES - 1) / EXACT_LANES;
         span->row_at = (uint32_t)blocks;
+        BERTH_DCHECK(span->first_block < span->last_block, "[L7] every item lives in a section");
         blocks += span->last_block - span->first_block;
     }
     const size_t lane = narrow ? sizeof(int16_t) : sizeof(int32_t);
@@ -123,6 +130,8 @@ static berth_status write_rows(berth__exact *x, bool narrow)
         for (uint32_t k = berth__piece_begin(p, i); k < berth__piece_end(p, i); k++)
             for (uint32_t s = p->piece_lower[k]; s < p->piece_upper[k]; s++) {
                 size_t at = span_lane(&x->spans[i], s);
+                BERTH_DCHECK(at < blocks * EXACT_LANES, "[L16] a row lies in the rows");
+                BERTH_DCHECK(!narrow || p->piece_size[k] <= INT16_MAX, "[L16] narrow lanes suffice");
                 if (narrow)
                     ((int16_t *)x->rows)[at] = (int16_t)p->piece_size[k];
                 else
@@ -133,7 +142,7 @@ static berth_status write_rows(berth__exact *x, bool narrow)
     return BERTH_OK;
 }
 
-static berth_status allocate(berth__exact *x)
+static berth_status exact_allocate(berth__exact *x)
 {
     const size_t count = x->count ? x->count : 1, words = x->words,
                  sections = (size_t)x->sections + EXACT_LANES;
@@ -198,8 +207,8 @@ berth_status berth__exact_create(const berth__prepared *prepared, uint64_t seed,
                         .pass_wide = wide,
                         .weight_step = 1.0,
                         .random = seed ^ 0xB5297A4D3F84D5B5U};
-    berth_status status = allocate(x);
-    if (status != BERTH_OK) {
+    berth_status status = exact_allocate(x);
+    if (status) {
         berth__exact_destroy(x);
         return berth__fail(status, "no memory for an exact search of %u items", prepared->item_count);
     }
@@ -211,6 +220,8 @@ berth_status berth__exact_create(const berth__prepared *prepared, uint64_t seed,
     x->mean_life = x->count ? (uint32_t)(lives / x->count) : 0;
     for (uint32_t s = 0; s < x->sections; s++)
         x->weight[s] = 1.0;
+    BERTH_DCHECK(prepared->max_live < BERTH__EXACT_HEIGHT && berth__prepared_is_valid(prepared),
+                 "[L7] [L8] [L9] the problem is as solvers expect it");
     find_neighbours(x);
     find_equals_and_pins(x);
     *exact = x;
@@ -235,6 +246,7 @@ void berth__exact_destroy(berth__exact *x)
  * the next, and then the searches would too. */
 static double log2_of(double value)
 {
+    BERTH_DCHECK(value >= 1.0, "[L7] sizes and lives are from 1 on");
     double whole = 0.0;
     for (; value >= 2.0; whole += 1.0)
         value *= 0.5;
@@ -253,6 +265,7 @@ static double power_of_2(double exponent)
         result *= 2.0;
         exponent -= 1.0;
     }
+    BERTH_DCHECK(exponent >= 0.0 && exponent < 1.0, "[L16] the series is for parts of 1");
     for (int k = 1; k < 16; k++) {
         term *= exponent * 0.69314718055994531 / (double)k;
         sum += term;
@@ -289,6 +302,8 @@ static bool reset(berth__exact *x)
     memset(x->decided, 0, x->words * sizeof *x->decided);
     memset(x->unplaced, 0, x->words * sizeof *x->unplaced);
     memset(x->crossing, 0, x->sections * sizeof *x->crossing);
+    memset(x->load, 0, x->sections * sizeof *x->load);
+    BERTH_DCHECK(x->depth == 0 && x->pin_count <= x->count, "[L16] a run begins when the last one is over");
     x->trail_count = x->why_count = x->list_top = 0;
     x->aborted = false;
     bool fits = true;
@@ -298,6 +313,7 @@ static bool reset(berth__exact *x)
         if (i > 0 && x->next_equal[i - 1] == i)
             low = x->low[i - 1] + x->size[i - 1];
         x->low[i] = fixed != BERTH_NO_OFFSET ? (uint32_t)fixed : berth__exact_normalise(x, i, low);
+        BERTH_DCHECK(x->low[i] >= low || fixed != BERTH_NO_OFFSET, "[L16] lows only rise");
         x->base[i] = i > 0 && x->next_equal[i - 1] == i ? 0 : x->low[i];
         x->deferred_at[i] = EXACT_NONE;
         set_add(x->unplaced, i);
@@ -313,6 +329,26 @@ static bool reset(berth__exact *x)
     return fits;
 }
 
+#ifndef NDEBUG
+/* Few items are compared with each other; of all it is asked whether they are below the capacity. */
+static bool plan_is_whole(const berth__exact *x)
+{
+    const berth__prepared *p = x->prepared;
+    for (uint32_t i = 0; i < x->count; i++) {
+        if (x->offset[i] + x->size[i] > x->capacity ||
+            x->offset[i] != berth__item_align(p, i, x->offset[i]) ||
+            (berth__item_fixed(p, i) != BERTH_NO_OFFSET && x->offset[i] != p->fixed[i]))
+            return false;
+        for (uint32_t j = i + 1; j < x->count && x->count <= 512 && p->lower[j] < p->upper[i]; j++) {
+            const uint32_t above_i = pair_separation(p, i, j), above_j = pair_separation(p, j, i);
+            if (above_i && x->offset[i] + above_i > x->offset[j] && x->offset[j] + above_j > x->offset[i])
+                return false;
+        }
+    }
+    return true;
+}
+#endif
+
 berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t capacity, uint64_t steps,
                               uint64_t *offsets, berth__exact_answer *answer)
 {
@@ -327,10 +363,12 @@ berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t c
     if (x->capacity != capacity)
         x->run_number = x->luby_index = 0;
     x->capacity = (uint32_t)capacity;
+    BERTH_DCHECK(capacity >= x->prepared->max_live && capacity < BERTH__EXACT_HEIGHT,
+                 "[L16] capacities have 30 bits");
     bool narrow = capacity <= NARROW_CAPACITY;
     if (!x->rows || narrow != x->narrow) {
         berth_status status = write_rows(x, narrow);
-        if (status != BERTH_OK)
+        if (status)
             return berth__fail(status, "no memory for an exact search of %u items", x->count);
     }
     x->search = search;
@@ -342,6 +380,7 @@ berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t c
         uint64_t length = FAILS_A_RUN * berth__luby(++x->luby_index),
                  most = LONGEST_AT_FIRST + LONGER_EACH * x->run_number;
         x->fail_limit = x->fails + (length < most ? length : most);
+        BERTH_DCHECK(x->fail_limit > x->fails, "[L6] every run may fail at least once");
         bool solved = reset(x) && berth__exact_dive(x);
         if (x->out_of_memory)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for an exact search of %u items",
@@ -349,6 +388,8 @@ berth_status berth__exact_run(berth__exact *x, berth__search *search, uint64_t c
         if (solved)
             for (uint32_t i = 0; i < x->count; i++)
                 offsets[i] = x->offset[i];
+        BERTH_DCHECK(!solved || plan_is_whole(x),
+                     "[L14] a plan that is found has all items below the capacity, and none overlap");
         if (solved || !x->aborted) {
             *answer = solved ? BERTH__EXACT_FOUND : clamped ? BERTH__EXACT_UNKNOWN : BERTH__EXACT_INFEASIBLE;
             return BERTH_OK;

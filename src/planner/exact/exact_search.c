@@ -6,10 +6,10 @@
  *
  *  - Every unplaced item has a `low`: S* has it at or above that, given the placements in its `why`.
  *  - Take an unplaced item i of the lowest low. Place it there: then every unplaced neighbour j is at or
- * above i's offset, so above i's top, and j's low rises to it because of i (and of j's own why, unless j is
- * too large to lie below i at all).
+ *    above i's offset, so above i's top, and j's low rises to it because of i (and of j's own why, unless j is
+ *    too large to lie below i at all).
  *  - If that fails, defer it: i is above its low, so it rests on a neighbour that is not placed yet (all
- * placed ones end at or below its low), and its low rises to the lowest top any of them can have.
+ *    placed ones end at or below its low), and its low rises to the lowest top any of them can have.
  *  - A section whose unplaced items need more than there is above them is a dead end (exact_bound.c).
  *
  * Every dead end comes with a set of placements from which it follows. If the last placement is not among
@@ -30,6 +30,7 @@
 
 static void add_weight(berth__exact *x, uint32_t section, double amount)
 {
+    BERTH_DCHECK(section < x->sections && amount > 0.0, "[L16] weights are of sections, and only grow");
     x->weight[section] += amount * x->weight_step;
 }
 
@@ -51,6 +52,8 @@ static bool is_over(const berth__exact *x, uint32_t section)
 
 static uint32_t size_in(const berth__exact *x, uint32_t item, uint32_t section)
 {
+    BERTH_DCHECK(section >= x->first[item] && section < x->last[item],
+                 "[L7] a size is asked for where the item lives");
     size_t at = span_lane(&x->spans[item], section);
     return x->narrow ? (uint32_t)((const int16_t *)x->rows)[at] : (uint32_t)((const int32_t *)x->rows)[at];
 }
@@ -58,6 +61,7 @@ static uint32_t size_in(const berth__exact *x, uint32_t item, uint32_t section)
 /* An item that is pushed past the capacity. */
 static void explain_item(berth__exact *x, uint32_t i)
 {
+    BERTH_DCHECK(x->low[i] + x->size[i] > x->capacity, "[L17] what is explained is past the capacity");
     double share = 1.0 / (double)(x->last[i] - x->first[i]);
     for (uint32_t s = x->first[i]; s < x->last[i]; s++)
         add_weight(x, s, share);
@@ -74,7 +78,7 @@ static void explain_sections(berth__exact *x, const exact_entry *list, uint32_t 
             if (chosen == EXACT_NONE || (exact_random(x) & 1))
                 chosen = s;
         }
-    BERTH_DCHECK(chosen != EXACT_NONE, "a bound that failed failed somewhere it was computed");
+    BERTH_DCHECK(chosen != EXACT_NONE, "[L17] a bound that failed failed somewhere it was computed");
     memset(x->conflict, 0, x->words * sizeof *x->conflict);
     uint32_t sum = 0;
     for (uint32_t at = count; at-- > 0;) {
@@ -89,7 +93,19 @@ static void explain_sections(berth__exact *x, const exact_entry *list, uint32_t 
         if (sum + x->low[i] > x->capacity)
             return;
     }
+    BERTH_DCHECK(false, "[L17] the items of a section that does not fit explain why");
 }
+
+#ifndef NDEBUG
+static bool list_is_sorted(const berth__exact *x, const exact_entry *list, uint32_t count)
+{
+    for (uint32_t at = 0; at < count; at++)
+        if (entry_low(list[at]) != x->low[entry_item(list[at])] ||
+            (at > 0 && entry_low(list[at - 1]) > entry_low(list[at])))
+            return false;
+    return true;
+}
+#endif
 
 /* Brings the list in order after lows have risen: what rose is taken out, sorted by insertion (most of it
  * rose to the same height and is in order already) and merged back. Returns an item that is past the
@@ -100,6 +116,8 @@ static uint32_t sort_list(berth__exact *x, exact_entry *list, uint32_t count)
     uint32_t rises = 0, kept = 0, past = EXACT_NONE;
     for (uint32_t at = 0; at < count; at++) {
         uint32_t i = entry_item(list[at]), low = x->low[i];
+        BERTH_DCHECK(set_has(x->unplaced, i) && low >= entry_low(list[at]),
+                     "[L16] lists are of unplaced items, whose lows only rise");
         if (low == entry_low(list[at])) {
             list[kept++] = list[at];
             continue;
@@ -115,6 +133,7 @@ static uint32_t sort_list(berth__exact *x, exact_entry *list, uint32_t count)
     for (uint32_t at = count; rises > 0;)
         list[--at] = kept > 0 && entry_low(list[kept - 1]) > entry_low(risen[rises - 1]) ? list[--kept]
                                                                                          : risen[--rises];
+    BERTH_DCHECK(list_is_sorted(x, list, count), "[L16] lists are in order of lows");
     return past;
 }
 
@@ -123,6 +142,7 @@ static bool still_fits(berth__exact *x, exact_entry *list, uint32_t count)
 {
     if (x->dirty_first >= x->dirty_last)
         return true;
+    BERTH_DCHECK(x->dirty_last <= x->sections, "[L7] what has risen lives in sections");
     uint32_t past = sort_list(x, list, count);
     bool fits = past == EXACT_NONE;
     if (!fits) {
@@ -202,11 +222,12 @@ static uint32_t walls_touched(const berth__exact *x, uint32_t i)
 }
 
 /* Of the items with the lowest low, the one with the heaviest section times its priority; if there is a
- * section in which nothing may be wasted, of those that live in it, and rather one that fits between walls.
- */
+ * section in which nothing may be wasted, of those that live in it, and rather one that fits between walls:
+ * on the first run only, since the weights that are learned serve later ones better. */
 static uint32_t pick(berth__exact *x, const exact_entry *list, uint32_t count)
 {
     static const double wall_factor[] = {1.0, 8.0, 64.0};
+    BERTH_DCHECK(count > 0, "[L16] a frame without items has ended");
     const uint32_t lowest = entry_low(list[0]);
     uint32_t best = entry_item(list[0]), ties = 0;
     for (; ties < count && entry_low(list[ties]) == lowest; ties++)
@@ -215,7 +236,7 @@ static uint32_t pick(berth__exact *x, const exact_entry *list, uint32_t count)
     if (ties == 1)
         return best;
     count_rivals(x, list, ties, false);
-    const uint32_t tight = tightest_section(x, list, ties);
+    const uint32_t tight = x->run_number == 1 ? tightest_section(x, list, ties) : EXACT_NONE;
     double best_value = -1.0;
     for (uint32_t at = 0; at < ties; at++) {
         uint32_t i = entry_item(list[at]);
@@ -230,6 +251,8 @@ static uint32_t pick(berth__exact *x, const exact_entry *list, uint32_t count)
             best = i;
         }
     }
+    BERTH_DCHECK(tight == EXACT_NONE || (x->first[best] <= tight && tight < x->last[best]),
+                 "[L16] in a section without waste one of its items is placed");
     count_rivals(x, list, ties, true);
     return best;
 }
@@ -259,6 +282,8 @@ static exact_entry *frame_list(const berth__exact *x, const exact_frame *frame)
 static void frame_begin(berth__exact *x, uint32_t from, uint32_t to, const exact_entry *parent,
                         uint32_t parent_count)
 {
+    BERTH_DCHECK(x->depth < 2 * x->count + 2 && from <= to && to <= x->sections,
+                 "[L16] there is a frame for every item, and it has sections");
     exact_frame *frame = &x->frames[x->depth++];
     *frame = (exact_frame){
         .list_mark = x->list_top, .trail_mark = x->trail_count, .from = from, .to = to, .state = FRAME_NEW};
@@ -269,16 +294,20 @@ static void frame_begin(berth__exact *x, uint32_t from, uint32_t to, const exact
             list[frame->count++] = parent[at];
     }
     x->list_top += frame->count;
+    BERTH_DCHECK(x->list_top <= x->list_room, "[L16] there is room for the lists of all levels");
 }
 
 /* On false all is as before, and unless aborted `conflict` explains. */
 static bool frame_end(berth__exact *x, const exact_frame *frame, bool solved)
 {
+    BERTH_DCHECK(frame == &x->frames[x->depth - 1], "[L16] the last frame ends first");
     if (!solved) {
         berth__exact_undo(x, frame->trail_mark);
         x->dirty_first = UINT32_MAX;
         x->dirty_last = 0;
     }
+    BERTH_DCHECK(solved || x->aborted || set_is_within(x->conflict, x->decided, x->words),
+                 "[L17] a dead end follows from choices that stand");
     x->list_top = frame->list_mark;
     x->depth--;
     return solved;
@@ -297,6 +326,7 @@ static bool falls_apart(const berth__exact *x, const exact_frame *frame)
 static void begin_side(berth__exact *x, exact_frame *frame)
 {
     const uint32_t begin = frame->next;
+    BERTH_DCHECK(frame->from <= begin && begin < frame->to, "[L16] sides are sections of their frame");
     uint32_t s = begin;
     while (s + 1 < frame->to && x->crossing[s] > 0)
         s++;
@@ -314,6 +344,8 @@ static bool pick_and_place(berth__exact *x, exact_frame *frame)
 {
     for (;;) {
         const uint32_t i = frame->item = pick(x, frame_list(x, frame), frame->count);
+        BERTH_DCHECK(set_has(x->unplaced, i) && x->base[i] <= x->low[i],
+                     "[L16] what is picked is not placed, and above what it could rest on");
         memset(failed_of(x, frame), 0, x->words * sizeof(uint64_t));
         if (exact_is_pinned(x, i) || (x->base[i] == x->low[i] && !berth__exact_is_dominated(x, i))) {
             frame->place_mark = x->trail_count;
@@ -335,6 +367,7 @@ static bool defer_placed(berth__exact *x, exact_frame *frame)
 {
     uint64_t *failed = failed_of(x, frame);
     berth__exact_undo(x, frame->place_mark);
+    BERTH_DCHECK(set_has(x->unplaced, frame->item), "[L16] what is tried elsewhere is where it was before");
     if (x->aborted || !set_has(x->conflict, frame->item))
         return false; /* with the item anywhere else it would fail for the same reasons */
     memcpy(failed, x->conflict, x->words * sizeof *failed);
@@ -372,11 +405,22 @@ static void frame_go_on(berth__exact *x, bool *answer)
         *answer = frame_end(x, frame, false);
 }
 
+#ifndef NDEBUG
+static bool is_all_placed(const berth__exact *x)
+{
+    for (uint32_t w = 0; w < x->words; w++)
+        if (x->unplaced[w])
+            return false;
+    return true;
+}
+#endif
+
 bool berth__exact_dive(berth__exact *x)
 {
     exact_entry *root = x->lists;
     for (uint32_t i = 0; i < x->count; i++)
         root[i] = i; /* with low 0, and put right by the first sort */
+    BERTH_DCHECK(x->trail_count == 0 && berth__exact_is_valid(x), "[L16] a dive begins with nothing placed");
     x->list_top = x->count;
     x->dirty_first = 0;
     x->dirty_last = x->sections;
@@ -385,6 +429,10 @@ bool berth__exact_dive(berth__exact *x)
     bool solved = false;
     while (x->depth > 0)
         frame_go_on(x, &solved);
+    BERTH_DCHECK(solved || x->trail_count == 0, "[L16] a dead end takes everything back");
+    BERTH_DCHECK(x->list_top == x->count && (x->aborted || berth__exact_is_valid(x)),
+                 "[L16] [L17] a dive leaves sets, loads and reasons in order");
+    BERTH_DCHECK(!solved || is_all_placed(x), "[L16] a plan has a place for every item");
     x->list_top = 0;
     return solved;
 }

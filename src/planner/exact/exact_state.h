@@ -37,6 +37,8 @@ typedef struct exact_span {
 /* Where the size in `section` is in the rows of narrow or wide lanes. */
 static inline size_t span_lane(const exact_span *span, uint32_t section)
 {
+    BERTH_DCHECK(section / EXACT_LANES >= span->first_block && section / EXACT_LANES < span->last_block,
+                 "[L7] a row has the sections that its item lives in");
     return (size_t)(span->row_at + section / EXACT_LANES - span->first_block) * EXACT_LANES +
            section % EXACT_LANES;
 }
@@ -131,6 +133,7 @@ struct berth__exact {
 
 static inline uint64_t *set_of(uint64_t *sets, const berth__exact *exact, uint32_t item)
 {
+    BERTH_DCHECK(item < exact->count, "[L16] sets are of items");
     return sets + (size_t)item * exact->words;
 }
 
@@ -153,6 +156,15 @@ static inline void set_join(uint64_t *set, const uint64_t *other, uint32_t words
 {
     for (uint32_t w = 0; w < words; w++)
         set[w] |= other[w];
+}
+
+/* Whether all of a set is in the other. */
+static inline bool set_is_within(const uint64_t *set, const uint64_t *other, uint32_t words)
+{
+    for (uint32_t w = 0; w < words; w++)
+        if (set[w] & ~other[w])
+            return false;
+    return true;
 }
 
 static inline uint64_t exact_random(berth__exact *exact)
@@ -180,6 +192,10 @@ bool berth__exact_defer(berth__exact *exact, uint32_t i, const uint64_t *failed)
 
 /* Takes all moves back that were made since the trail was that long. */
 void berth__exact_undo(berth__exact *exact, size_t mark);
+
+/* Whether sets, loads and reasons are those of what is placed [L16] [L17]. A look at every section of every item and at
+ * every reason. For debug builds. */
+bool berth__exact_is_valid(const berth__exact *exact);
 
 /* From the current (empty) state to a plan or a dead end. True: all placed. False with `aborted`: a limit was
  * met; without: there is no plan. */

@@ -18,16 +18,17 @@
 #include "base/sort.h"
 #include "planner/problem/overlap.h"
 
-enum { CHEAP_LOOK = 32, EJECT_AT_FIRST = 256, EJECT_AT_MOST = 4096 };
+enum { CHEAP_LOOK = 32, EJECT_AT_FIRST = 256, EJECT_AT_MOST = 4096, SORTED_IN_PLACE = 256 };
 
 typedef struct repair {
     berth__search *search;
     const berth__prepared *prepared;
     berth__overlap overlap;
     uint64_t *offsets; /* the plan being worked on; BERTH_NO_OFFSET: taken out */
-    uint32_t *penalty;
-    uint16_t *root_of_life;
-    uint32_t *pool; /* what is out, the next to go in last */
+    /* Zeroed pages that nobody touches cost nothing, and most items are never looked at. */
+    uint32_t *penalty;      /* how often it found no room */
+    uint16_t *root_of_life; /* 0: not known yet */
+    uint32_t *pool;         /* what is out, the next to go in last */
     uint32_t pool_count;
     uint32_t *touched; /* what may differ from the search's best plan, to which a failure returns */
     uint32_t touched_count;
@@ -39,6 +40,8 @@ typedef struct repair {
     uint64_t looks, look_steps; /* how many, and what they cost */
     uint64_t random;
     uint64_t step_limit;
+    uint64_t share;  /* how many steps it was given */
+    uint64_t excess; /* above the goal when the share began */
 } repair;
 
 static bool is_pinned(const repair *r, uint32_t item)
@@ -55,19 +58,28 @@ static uint16_t root_of(uint32_t n)
     return (uint16_t)root;
 }
 
+static uint16_t root_of_life(const repair *r, uint32_t item, uint32_t life)
+{
+    if (!r->root_of_life[item])
+        r->root_of_life[item] = root_of(life);
+    return r->root_of_life[item];
+}
+
 static double bulk(const repair *r, uint32_t item)
 {
     const uint32_t life = r->prepared->upper[item] - r->prepared->lower[item];
-    return (double)r->prepared->size[item] * (double)(r->by_area ? life : r->root_of_life[item]);
+    return (double)r->prepared->size[item] * (double)(r->by_area ? life : root_of_life(r, item, life));
 }
 
 static double cost_of(const repair *r, uint32_t item)
 {
-    return is_pinned(r, item) ? 1e300 : (double)r->penalty[item] * bulk(r, item);
+    return is_pinned(r, item) ? 1e300 : (double)(1 + r->penalty[item]) * bulk(r, item);
 }
 
-static void touch(repair *r, uint32_t item)
+static void repair_touch(repair *r, uint32_t item)
 {
+    BERTH_DCHECK(r->touched_count < r->prepared->item_count || r->is_touched[item],
+                 "[L19] what may differ from the best plan is listed once");
     if (!r->is_touched[item]) {
         r->is_touched[item] = 1;
         r->touched[r->touched_count++] = item;
@@ -76,21 +88,35 @@ static void touch(repair *r, uint32_t item)
 
 static void take_out(repair *r, uint32_t item)
 {
-    touch(r, item);
+    repair_touch(r, item);
+    BERTH_DCHECK(r->offsets[item] != BERTH_NO_OFFSET && !is_pinned(r, item),
+                 "[L19] only what is in is taken out, and no pin");
+    BERTH_DCHECK(r->pool_count < r->prepared->item_count, "[L19] the pool has an item once");
     r->offsets[item] = BERTH_NO_OFFSET;
     r->pool[r->pool_count++] = item;
 }
 
-/* The largest of what lies in pool[from..] comes last, so that it goes in first. */
-static void sort_pool(repair *r, uint32_t from)
+static int smaller_bulk_first(const void *context, uint32_t a, uint32_t b)
 {
-    for (uint32_t k = from + 1; k < r->pool_count; k++) {
-        uint32_t item = r->pool[k], to = k;
-        double own = bulk(r, item);
-        for (; to > from && bulk(r, r->pool[to - 1]) > own; to--)
-            r->pool[to] = r->pool[to - 1];
-        r->pool[to] = item;
-    }
+    const double first = bulk(context, a), second = bulk(context, b);
+    return (first > second) - (first < second);
+}
+
+/* The largest of what lies in pool[from..] comes last, so that it goes in first. A few are the rule; but one huge item
+ * has all in its way that live with it, and to sort a million must not take their square. */
+static berth_status sort_pool(repair *r, uint32_t from)
+{
+    uint32_t scratch[SORTED_IN_PLACE];
+    const size_t count = r->pool_count - from;
+    uint32_t *room = count > SORTED_IN_PLACE ? berth__heap_alloc(count * sizeof *room) : scratch;
+    if (!room)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to sort %zu items", count);
+    berth__sort_indices(r->pool + from, room, count, smaller_bulk_first, r);
+    if (room != scratch)
+        berth__heap_free(room);
+    BERTH_DCHECK(r->pool_count <= from + 1 || bulk(r, r->pool[from]) <= bulk(r, r->pool[r->pool_count - 1]),
+                 "[L19] the largest goes in first");
+    return BERTH_OK;
 }
 
 static berth_status sort_ends(repair *r)
@@ -116,6 +142,8 @@ static berth_status sort_ends(repair *r)
     const unsigned drop = bits + number_bits > 64 ? bits + number_bits - 64 : 0;
     for (uint32_t k = 0; k < count; k++)
         r->ends[k] = r->overlap.found[k].to >> drop << number_bits | k;
+    BERTH_DCHECK(count <= r->ends_room && bits - drop + number_bits <= 64,
+                 "[L19] there is room for all ends, each in a word");
     berth__sort_keys(r->ends, r->ends_scratch, count, number_bits, number_bits + bits - drop);
     return BERTH_OK;
 }
@@ -144,6 +172,8 @@ static uint32_t end_item(const repair *r, uint32_t k)
 static uint64_t next_candidate(const repair *r, walk *w, uint64_t top)
 {
     const uint32_t count = r->overlap.found_count;
+    BERTH_DCHECK(!w->at_top && w->next_end <= count && w->next_start <= count,
+                 "[L19] a walk ends at the top");
     uint64_t above = w->next_end < count ? end_of(r, w->next_end) : UINT64_MAX;
     while (w->next_start < count && r->overlap.found[w->next_start].from == 0)
         w->next_start++;
@@ -164,6 +194,7 @@ static double cost_at(const repair *r, walk *w, uint64_t offset)
         w->cost_in += cost_of(r, r->overlap.found[w->gone_in++].item);
     while (w->gone_out < count && end_of(r, w->gone_out) <= offset)
         w->cost_out += cost_of(r, end_item(r, w->gone_out++));
+    BERTH_DCHECK(w->gone_out <= w->gone_in, "[L19] what is left behind was in the way");
     return w->cost_in - w->cost_out;
 }
 
@@ -172,9 +203,10 @@ static double cost_at(const repair *r, walk *w, uint64_t offset)
 static berth_status cheapest_place(repair *r, uint32_t item, uint64_t capacity, uint64_t *place)
 {
     *place = BERTH_NO_OFFSET;
+    BERTH_DCHECK(capacity >= r->prepared->size[item], "[L19] a capacity holds every item");
     const uint64_t top = capacity - r->prepared->size[item];
     berth_status status = sort_ends(r);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     walk w = {0};
     double least = 1e299;
@@ -205,7 +237,7 @@ static berth_status cheapest_place(repair *r, uint32_t item, uint64_t capacity, 
 }
 
 /* Finds what is in the way of an item, and counts the work. */
-static berth_status look(repair *r, uint32_t item)
+static berth_status repair_look(repair *r, uint32_t item)
 {
     r->overlap.looked_at = 0;
     berth_status status = berth__overlap_look(&r->overlap, r->offsets, item);
@@ -219,15 +251,16 @@ static berth_status look(repair *r, uint32_t item)
 /* Puts one item back, if need be in the place of others. */
 static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
 {
-    berth_status status = look(r, item);
-    if (status != BERTH_OK)
+    BERTH_DCHECK(r->offsets[item] == BERTH_NO_OFFSET, "[L19] what goes in was out");
+    berth_status status = repair_look(r, item);
+    if (status)
         return status;
-    touch(r, item);
+    repair_touch(r, item);
     uint64_t offset = berth__overlap_fit(&r->overlap, item, capacity, true);
     if (offset == BERTH_NO_OFFSET) {
         r->penalty[item]++;
         status = cheapest_place(r, item, capacity, &offset);
-        if (status != BERTH_OK || offset == BERTH_NO_OFFSET) {
+        if (status || offset == BERTH_NO_OFFSET) {
             r->pool[r->pool_count++] = item;
             return status;
         }
@@ -237,10 +270,13 @@ static berth_status put_in(repair *r, uint32_t item, uint64_t capacity)
             if (other->from <= offset && offset < other->to && r->offsets[other->item] != BERTH_NO_OFFSET)
                 take_out(r, other->item);
         }
-        sort_pool(r, before);
+        status = sort_pool(r, before);
     }
+    BERTH_DCHECK(offset + r->prepared->size[item] <= capacity, "[L14] nothing is placed above the capacity");
+    BERTH_DCHECK(offset == berth__item_align(r->prepared, item, offset),
+                 "[L2] an offset keeps its alignment");
     r->offsets[item] = offset;
-    return BERTH_OK;
+    return status;
 }
 
 /* How long a round goes on, and when so much is out that it leads nowhere. */
@@ -265,33 +301,44 @@ static berth_status press(repair *r, uint64_t capacity, const round_limits *limi
 {
     berth_status status = BERTH_OK;
     uint64_t moves = limits->moves;
-    while (r->pool_count && r->pool_count <= limits->out && moves-- > 0 && status == BERTH_OK &&
+    while (r->pool_count && r->pool_count <= limits->out && moves-- > 0 && !status &&
            berth__search_goes_on(r->search, r->step_limit))
         status = put_in(r, r->pool[--r->pool_count], capacity);
     return status;
 }
 
 /* Puts in what is left, as low as it goes. A little beyond the limit, since most of a plan is there; but
- * where very much is in the way of each, some stay out. */
+ * where very much is in the way of each, or the clock strikes, some stay out. */
 static berth_status complete(repair *r)
 {
     const uint64_t extra = 20000 + r->prepared->item_count / 4;
     const uint64_t limit = r->step_limit < UINT64_MAX - extra ? r->step_limit + extra : UINT64_MAX;
-    berth_status status = BERTH_OK;
-    sort_pool(r, 0);
-    while (r->pool_count && status == BERTH_OK && r->search->steps < limit) {
+    berth_status status = sort_pool(r, 0);
+    while (r->pool_count && !status && r->search->steps < limit &&
+           (!r->search->stopped || r->search->stop == BERTH_STOP_STEPS)) {
         uint32_t item = r->pool[--r->pool_count];
-        status = look(r, item);
-        if (status == BERTH_OK)
+        status = repair_look(r, item);
+        if (!status)
             r->offsets[item] = berth__overlap_fit(&r->overlap, item, INT64_MAX, false);
     }
     return status;
 }
 
+#ifndef NDEBUG
+static bool is_the_best(const repair *r)
+{
+    for (uint32_t i = 0; i < r->prepared->item_count && i < 256; i++)
+        if (r->offsets[i] != r->search->best[i])
+            return false;
+    return true;
+}
+#endif
+
 static void put_back_best(repair *r)
 {
     for (uint32_t k = 0; k < r->touched_count; k++)
         r->offsets[r->touched[k]] = r->search->best[r->touched[k]];
+    BERTH_DCHECK(is_the_best(r), "[L19] what is not touched is as in the best plan");
 }
 
 static void forget_touched(repair *r)
@@ -302,15 +349,31 @@ static void forget_touched(repair *r)
     r->pool_count = 0;
 }
 
-/* A capacity from `capacity` upward above which at most `most` items end. */
-static uint64_t gentle_capacity(const repair *r, uint64_t capacity, uint32_t most)
+static bool ends_above(const repair *r, uint32_t item, uint64_t capacity)
 {
-    const berth__prepared *p = r->prepared;
+    return r->offsets[item] + r->prepared->size[item] > capacity;
+}
+
+/* Lists those that end above `capacity` in the pool, which is empty, without taking them out yet. The only look at
+ * every item that a round takes. */
+static uint32_t list_above(repair *r, uint64_t capacity)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->prepared->item_count; i++)
+        if (ends_above(r, i, capacity))
+            r->pool[count++] = i;
+    return count;
+}
+
+/* A capacity from `capacity` upward above which at most `most` of the listed items end. */
+static uint64_t gentle_capacity(const repair *r, uint32_t listed, uint64_t capacity, uint32_t most)
+{
     const uint64_t highest = r->search->best_peak - 1;
+    BERTH_DCHECK(listed <= r->prepared->item_count, "[L19] an item is listed once");
     for (int attempt = 0; attempt < 20 && capacity < highest; attempt++) {
         uint32_t out = 0;
-        for (uint32_t i = 0; i < p->item_count && out <= most; i++)
-            out += r->offsets[i] + p->size[i] > capacity;
+        for (uint32_t k = 0; k < listed && out <= most; k++)
+            out += ends_above(r, r->pool[k], capacity);
         if (out <= most)
             break;
         capacity += (highest - capacity) / 4 + 1;
@@ -318,23 +381,46 @@ static uint64_t gentle_capacity(const repair *r, uint64_t capacity, uint32_t mos
     return capacity < highest ? capacity : highest;
 }
 
-static void take_out_above(repair *r, uint64_t capacity)
+/* Of the listed ones, which the pool is made of in place. */
+static berth_status take_out_above(repair *r, uint32_t listed, uint64_t capacity)
 {
-    const berth__prepared *p = r->prepared;
-    for (uint32_t i = 0; i < p->item_count; i++)
-        if (r->offsets[i] + p->size[i] > capacity && !is_pinned(r, i))
-            take_out(r, i);
-    if (r->pool_count < 5000)
-        sort_pool(r, 0);
+    BERTH_DCHECK(r->pool_count == 0, "[L19] a round begins with all in");
+    for (uint32_t k = 0; k < listed; k++)
+        if (ends_above(r, r->pool[k], capacity) && !is_pinned(r, r->pool[k]))
+            take_out(r, r->pool[k]);
+    return r->pool_count < 5000 ? sort_pool(r, 0) : BERTH_OK;
+}
+
+/* Whether all is in and ends below the best plan's peak; what was not touched ends below the capacity anyway. */
+static bool is_better(const repair *r)
+{
+    for (uint32_t k = 0; k < r->touched_count; k++)
+        if (r->offsets[r->touched[k]] == BERTH_NO_OFFSET ||
+            ends_above(r, r->touched[k], r->search->best_peak - 1))
+            return false;
+    return r->touched_count > 0;
+}
+
+/* While it gains, it goes on: another share if the last one took away a tenth of what was left above the goal. */
+static bool goes_on(repair *r)
+{
+    if (berth__search_goes_on(r->search, r->step_limit))
+        return true;
+    const uint64_t excess = r->search->best_peak - berth__search_goal(r->search);
+    if (r->search->stopped || excess >= r->excess || excess > r->excess - r->excess / 10)
+        return false;
+    r->excess = excess;
+    r->step_limit = berth__search_limit(r->search, r->share);
+    return berth__search_goes_on(r->search, r->step_limit);
 }
 
 /* The rounds. `part` is how much of the excess is left standing; see the top. */
-static berth_status run(repair *r)
+static berth_status repair_run(repair *r)
 {
     double part = 0.5;
     uint32_t most = EJECT_AT_FIRST, failures = 0;
     berth_status status = BERTH_OK;
-    while (status == BERTH_OK && berth__search_goes_on(r->search, r->step_limit)) {
+    while (!status && goes_on(r)) {
         const uint64_t goal = berth__search_goal(r->search);
         if (r->search->best_peak <= goal)
             break;
@@ -345,20 +431,26 @@ static berth_status run(repair *r)
             capacity = goal;
         if (capacity >= r->search->best_peak)
             capacity = r->search->best_peak - 1;
-        capacity = gentle_capacity(r, capacity, most);
-        take_out_above(r, capacity);
+        const uint32_t listed = list_above(r, capacity);
+        BERTH_DCHECK(capacity >= goal && listed > 0, "[L19] something ends above what is aimed at");
+        capacity = gentle_capacity(r, listed, capacity, most);
+        status = take_out_above(r, listed, capacity);
         berth__search_step(r->search, 1 + r->prepared->item_count / 16);
         r->by_area = failures % 2 == 0;
+        BERTH_DCHECK(capacity < r->search->best_peak, "[L19] a round aims below the best plan");
         const round_limits limits = limits_of(r, failures);
-        status = press(r, capacity, &limits);
+        if (!status)
+            status = press(r, capacity, &limits);
         bool pressed = r->pool_count == 0;
         if (r->search->stopped && !pressed)
             break;
-        if (status == BERTH_OK && r->pool_count <= limits.out)
+        if (!status && r->pool_count <= limits.out)
             status = complete(r);
-        if (status != BERTH_OK)
+        if (status)
             break;
-        if (r->pool_count == 0 && berth__prepared_peak(r->prepared, r->offsets) < r->search->best_peak) {
+        if (r->pool_count == 0 && is_better(r)) {
+            BERTH_DCHECK(berth__prepared_peak(r->prepared, r->offsets) < r->search->best_peak,
+                         "[L19] what is not touched ends below the best plan's peak");
             berth__search_offer(r->search, r->offsets, "repair");
             failures = 0;
             part = pressed && part * 0.8 > 0.25 ? part * 0.8 : part;
@@ -380,27 +472,24 @@ berth_status berth__repair(berth__search *search, uint64_t steps)
     repair r = {.search = search,
                 .prepared = p,
                 .random = search->seed ^ 0x2545F4914F6CDD1DU,
-                .step_limit = berth__search_limit(search, steps)};
+                .step_limit = berth__search_limit(search, steps),
+                .share = steps,
+                .excess = search->best_peak - berth__search_goal(search)};
     if (search->best_peak == UINT64_MAX || p->item_count == 0)
         return BERTH_OK;
     const size_t count = p->item_count;
     r.offsets = berth__heap_alloc(count * sizeof *r.offsets);
-    r.penalty = berth__heap_alloc(count * sizeof *r.penalty);
-    r.root_of_life = berth__heap_alloc(count * sizeof *r.root_of_life);
+    r.penalty = berth__heap_zalloc(count, sizeof *r.penalty);
+    r.root_of_life = berth__heap_zalloc(count, sizeof *r.root_of_life);
     r.pool = berth__heap_alloc(count * sizeof *r.pool);
     r.touched = berth__heap_alloc(count * sizeof *r.touched);
     r.is_touched = berth__heap_zalloc(count, sizeof *r.is_touched);
     berth_status status = berth__overlap_init(&r.overlap, p);
-    if (status == BERTH_OK &&
-        (!r.offsets || !r.penalty || !r.root_of_life || !r.pool || !r.touched || !r.is_touched))
+    if (!status && (!r.offsets || !r.penalty || !r.root_of_life || !r.pool || !r.touched || !r.is_touched))
         status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to repair a plan of %zu items", count);
-    if (status == BERTH_OK) {
+    if (!status) {
         memcpy(r.offsets, search->best, count * sizeof *r.offsets);
-        for (size_t i = 0; i < count; i++) {
-            r.penalty[i] = 1;
-            r.root_of_life[i] = root_of(p->upper[i] - p->lower[i]);
-        }
-        status = run(&r);
+        status = repair_run(&r);
     }
     berth__overlap_finish(&r.overlap);
     void *all[] = {r.offsets, r.penalty,    r.root_of_life, r.pool,

@@ -1,15 +1,17 @@
 /* Phase D on windows. The exact search takes some two thousand items. Of a larger problem it can take a
  * stretch of time:
  *
- *          . . . . .|#########|. . . .       bound    Everything alive in the window, cut off at its borders,
- * is
- *       ------------+---------+-------                a problem of its own. A plan of the whole is one of the
- *          . . ###########    |. . . .                window too, so if the window has none, neither has the
- *          . . . . .|   ###########. .                whole.
+ *          . . . . .|#########|. . . .
+ *       ------------+---------+-------
+ *          . . ###########    |. . . .
+ *          . . . . .|   ###########. .
  *                   |         |
- *             lower           upper          plan     What crosses a border stays where it is, as if pinned;
- * the rest may move anywhere below the capacity. If a plan is found, what stuck out of the arena here does no
- * more.
+ *                 lower     upper
+ *
+ *     bound  Everything alive in the window, cut off at its borders, is a problem of its own. A plan of the whole
+ *            is one of the window too, so if the window has none, neither has the whole.
+ *     plan   What crosses a border stays where it is, as if pinned; the rest may move anywhere below the
+ *            capacity. If a plan is found, nothing in the window sticks out of the arena any more.
  *
  * Windows for the bound are around the fullest moments: that is where a problem is hard. Windows for the plan
  * are around whatever ends highest, and as long as the number of items permits. */
@@ -29,23 +31,23 @@ enum {
 
 /* ---- Cutting ------------------------------------------------------------------------------------- */
 
-static int compare(uint64_t a, uint64_t b)
+static int window_compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
 
 /* As prepared.h has it: first column, last column, size, alignment, pin. */
-static int canonical(const void *context, uint32_t a, uint32_t b)
+static int window_canonical(const void *context, uint32_t a, uint32_t b)
 {
     const berth__prepared *w = context;
-    int order = compare(w->lower[a], w->lower[b]);
-    order = order ? order : compare(w->upper[a], w->upper[b]);
-    order = order ? order : compare(w->size[a], w->size[b]);
-    order = order ? order : compare(w->alignment[a], w->alignment[b]);
-    return order ? order : compare(w->fixed[a], w->fixed[b]);
+    int order = window_compare(w->lower[a], w->lower[b]);
+    order = order ? order : window_compare(w->upper[a], w->upper[b]);
+    order = order ? order : window_compare(w->size[a], w->size[b]);
+    order = order ? order : window_compare(w->alignment[a], w->alignment[b]);
+    return order ? order : window_compare(w->fixed[a], w->fixed[b]);
 }
 
-static bool allocate(berth__prepared *w, size_t count)
+static bool window_allocate(berth__prepared *w, size_t count)
 {
     w->lower = berth__heap_alloc((count + 1) * sizeof *w->lower);
     w->upper = berth__heap_alloc((count + 1) * sizeof *w->upper);
@@ -76,14 +78,15 @@ static uint32_t list_alive(const berth__overlap *overlap, uint32_t lower, uint32
     return count;
 }
 
-static void put(berth__prepared *w, uint32_t k, const berth__prepared *p, uint32_t item, uint32_t lower,
-                uint32_t upper, const uint64_t *offsets)
+static void window_put(berth__prepared *w, uint32_t k, const berth__prepared *p, uint32_t item,
+                       uint32_t lower, uint32_t upper, const uint64_t *offsets)
 {
     const bool crosses = p->lower[item] < lower || p->upper[item] > upper;
     w->lower[k] = (p->lower[item] > lower ? p->lower[item] : lower) - lower;
     w->upper[k] = (p->upper[item] < upper ? p->upper[item] : upper) - lower;
     w->size[k] = p->size[item];
     w->fixed[k] = offsets && crosses ? offsets[item] : berth__item_fixed(p, item);
+    BERTH_DCHECK(w->lower[k] < w->upper[k], "[L7] what is in a window lives in it");
     w->alignment[k] = w->fixed[k] == BERTH_NO_OFFSET ? berth__item_alignment(p, item) : 1;
 }
 
@@ -117,8 +120,8 @@ static void drop_trivial(berth__prepared *w)
 }
 
 /* First as they come, then once more in canonical order. */
-static berth_status fill(berth__window *window, const berth__prepared *p, uint32_t *list, uint32_t lower,
-                         uint32_t upper, const uint64_t *offsets)
+static berth_status window_fill(berth__window *window, const berth__prepared *p, uint32_t *list,
+                                uint32_t lower, uint32_t upper, const uint64_t *offsets)
 {
     berth__prepared *w = &window->prepared;
     const uint32_t count = w->item_count;
@@ -126,14 +129,14 @@ static berth_status fill(berth__window *window, const berth__prepared *p, uint32
     uint64_t *load = berth__heap_alloc(((size_t)w->column_count + 1) * sizeof *load);
     if (order && load) {
         for (uint32_t k = 0; k < count; k++) {
-            put(w, k, p, list[k], lower, upper, offsets);
+            window_put(w, k, p, list[k], lower, upper, offsets);
             order[k] = k;
         }
-        berth__sort_indices(order, order + count, count, canonical, w);
+        berth__sort_indices(order, order + count, count, window_canonical, w);
         for (uint32_t k = 0; k < count; k++)
             window->item[k] = list[order[k]];
         for (uint32_t k = 0; k < count; k++)
-            put(w, k, p, window->item[k], lower, upper, offsets);
+            window_put(w, k, p, window->item[k], lower, upper, offsets);
         find_max_live(w, load);
         drop_trivial(w);
     }
@@ -146,26 +149,29 @@ berth_status berth__window_cut(berth__window *window, const berth__overlap *over
                                uint32_t upper, const uint64_t *offsets)
 {
     const berth__prepared *p = overlap->prepared;
-    BERTH_DCHECK(!p->piece_first, "windows are cut from items of one piece");
+    BERTH_DCHECK(!p->piece_first, "[L20] windows are cut from items of one piece");
     *window = (berth__window){0};
     const size_t most = berth__overlap_count(overlap, lower, upper);
+    BERTH_DCHECK(most <= p->piece_count, "[L10] no piece is in two levels");
     uint32_t *list = berth__heap_alloc((most + 1) * sizeof *list);
     window->item = berth__heap_alloc((most + 1) * sizeof *window->item);
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;
-    if (list && window->item && allocate(&window->prepared, most)) {
+    if (list && window->item && window_allocate(&window->prepared, most)) {
         berth__prepared *w = &window->prepared;
         w->item_count = w->piece_count = list_alive(overlap, lower, upper, list);
+        BERTH_DCHECK(w->item_count <= most, "[L20] there is room for all that live in a window");
         w->column_count = upper - lower;
         w->unit_bytes = p->unit_bytes;
         w->capacity = BERTH__NO_CAPACITY;
         w->horizon = p->horizon;
-        status = fill(window, p, list, lower, upper, offsets);
+        status = window_fill(window, p, list, lower, upper, offsets);
     }
     berth__heap_free(list);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__window_finish(window);
         return berth__fail(status, "no memory for a window of %zu items", most);
     }
+    BERTH_DCHECK(berth__prepared_is_valid(&window->prepared), "[L7] [L8] [L9] a window is a problem");
     return BERTH_OK;
 }
 
@@ -189,6 +195,8 @@ static bool widen(const berth__overlap *overlap, uint32_t most, uint32_t *lower,
                        right = columns - *upper > half ? *upper + half : columns;
         if (berth__overlap_count(overlap, left, right) > most)
             break;
+        BERTH_DCHECK(left <= *lower && *upper <= right && right <= columns,
+                     "[L20] a window widens within the columns");
         *lower = left;
         *upper = right;
     }
@@ -209,6 +217,7 @@ static berth_status raise_bound(berth__search *search, const berth__window *wind
         berth__exact_answer answer = BERTH__EXACT_UNKNOWN;
         uint64_t target = search->lower_bound + (stride - 1);
         target = target < search->best_peak ? target : search->best_peak - 1;
+        BERTH_DCHECK(target >= search->lower_bound, "[L20] what is asked is not refuted yet");
         status =
             berth__exact_run(exact, search, target, (step_limit - search->steps) / 2 + 1, offsets, &answer);
         if (!status && answer == BERTH__EXACT_INFEASIBLE) {
@@ -239,6 +248,8 @@ static berth_status bound_around(berth__search *search, berth__overlap *overlap,
         load[lower] = 0;
         return BERTH_OK;
     }
+    BERTH_DCHECK(lower < upper && berth__overlap_count(overlap, lower, upper) <= most,
+                 "[L20] a window is as small as was asked");
     berth__window window;
     berth_status status = berth__window_cut(&window, overlap, lower, upper, NULL);
     if (status)
@@ -306,8 +317,10 @@ static berth_status press_window(improvement *m, uint32_t item, uint64_t steps, 
     if (can && !status)
         status = berth__exact_run(exact, m->search, m->target, steps, m->found, &answer);
     for (uint32_t k = 0; answer == BERTH__EXACT_FOUND && k < w->item_count; k++)
-        if (berth__item_fixed(w, k) == BERTH_NO_OFFSET)
+        if (berth__item_fixed(w, k) == BERTH_NO_OFFSET) {
+            BERTH_DCHECK(m->found[k] + w->size[k] <= m->target, "[L14] nothing is placed above the target");
             m->offsets[window.item[k]] = m->found[k];
+        }
     *is_done = answer == BERTH__EXACT_FOUND;
     berth__exact_destroy(exact);
     berth__window_finish(&window);
@@ -336,6 +349,8 @@ static berth_status press_round(improvement *m, unsigned failures, uint64_t step
     while ((count = list_sticking(m, m->target, list)) > STICKING_AT_MOST &&
            m->target + 1 < search->best_peak)
         m->target += (search->best_peak - m->target) / 2;
+    BERTH_DCHECK(m->target >= goal && m->target < search->best_peak,
+                 "[L20] a round aims below the best plan");
     berth__search_step(search, 1 + search->prepared->item_count / 4);
     *is_done = count <= STICKING_AT_MOST;
     for (uint32_t k = 0; k < count && *is_done && !status && !search->stopped; k++)

@@ -94,14 +94,19 @@ static uint32_t look_up(const fusing *f, key_kind kind, key k)
     return item != NONE && f->fused->into[item] == item ? item : NONE;
 }
 
-static void enter(fusing *f, uint32_t item)
+static void fuse_enter(fusing *f, uint32_t item)
 {
+    BERTH_DCHECK(f->fused->into[item] == item, "[L15] only what is a part of none is entered");
     for (key_kind kind = KEY_LIFE; kind < KEY_KINDS; kind++)
         f->tables[kind].slot[find_slot(f, kind, key_of(f, kind, item))] = item;
 }
 
 static void take_in(fusing *f, uint32_t item, uint32_t other, uint64_t above)
 {
+    BERTH_DCHECK(item != other && f->fused->into[item] == item && f->fused->into[other] == other,
+                 "[L15] only what is a part of none is taken in");
+    BERTH_DCHECK(above == 0 ? f->size[other] == f->size[item] : above == f->size[item],
+                 "[L15] beside each other all are as large, and what goes on top starts there");
     f->fused->into[other] = item;
     f->fused->above[other] = above;
     f->earlier[other] = f->last[item];
@@ -113,6 +118,7 @@ static bool grow_beside(fusing *f, uint32_t item)
 {
     uint32_t other = look_up(f, KEY_END, (key){f->lower[item], f->size[item]});
     if (other != NONE) {
+        BERTH_DCHECK(f->upper[other] == f->lower[item], "[L15] one ends where the other begins");
         take_in(f, item, other, 0);
         f->lower[item] = f->lower[other];
         return true;
@@ -120,6 +126,7 @@ static bool grow_beside(fusing *f, uint32_t item)
     other = look_up(f, KEY_START, (key){f->upper[item], f->size[item]});
     if (other == NONE)
         return false;
+    BERTH_DCHECK(f->lower[other] == f->upper[item], "[L15] one ends where the other begins");
     take_in(f, item, other, 0);
     f->upper[item] = f->upper[other];
     return true;
@@ -131,6 +138,8 @@ static bool grow_upward(fusing *f, uint32_t item)
     const uint32_t other = look_up(f, KEY_LIFE, key_of(f, KEY_LIFE, item));
     if (other == NONE || other == item) /* a stack that is reconsidered is entered already */
         return false;
+    BERTH_DCHECK(f->lower[other] == f->lower[item] && f->upper[other] == f->upper[item],
+                 "[L15] a stack lives as long as its layers");
     take_in(f, item, other, f->size[item]);
     f->size[item] += f->size[other];
     return true;
@@ -144,17 +153,18 @@ static void clear_tables(fusing *f, uint32_t entries)
         bits++;
     for (int kind = 0; kind < KEY_KINDS; kind++) {
         table *t = &f->tables[kind];
+        BERTH_DCHECK(((uint64_t)1 << bits) - 1 <= t->mask, "[L15] the tables have room, and are half empty");
         t->shift = 64 - bits;
         t->mask = (uint32_t)(((uint64_t)1 << bits) - 1);
         memset(t->slot, 0xff, ((size_t)t->mask + 1) * sizeof *t->slot);
     }
 }
 
-static void grow(fusing *f, uint32_t item)
+static void fuse_grow(fusing *f, uint32_t item)
 {
     while (grow_beside(f, item) || grow_upward(f, item))
         ;
-    enter(f, item);
+    fuse_enter(f, item);
 }
 
 /* The layers of a stack and of the stacks in it, as far as each took in nothing else since and there is room;
@@ -166,6 +176,8 @@ static unsigned unstack(fusing *f, uint32_t item, uint32_t *layers)
     for (unsigned k = 0; k < count; k++)
         for (uint32_t other;
              count < LAYERS && (other = f->last[layers[k]]) != NONE && f->fused->above[other];) {
+            BERTH_DCHECK(f->fused->into[other] == layers[k] && f->size[layers[k]] > f->size[other],
+                         "[L15] a layer is part of its stack");
             f->size[layers[k]] -= f->size[other];
             f->last[layers[k]] = f->earlier[other];
             f->fused->into[other] = other;
@@ -176,12 +188,13 @@ static unsigned unstack(fusing *f, uint32_t item, uint32_t *layers)
 }
 
 /* Makes one stack of the layers that are in `subset` and answers the lowest. */
-static uint32_t stack(fusing *f, const uint32_t *layers, unsigned count, unsigned subset)
+static uint32_t fuse_stack(fusing *f, const uint32_t *layers, unsigned count, unsigned subset)
 {
     uint32_t lowest = NONE;
     for (unsigned k = count; k-- > 0;) /* the last taken in comes last again */
         if (subset >> k & 1)
             lowest = layers[k];
+    BERTH_DCHECK(lowest != NONE, "[L15] a stack has a layer");
     for (unsigned k = count; k-- > 0;)
         if ((subset >> k & 1) && layers[k] != lowest) {
             take_in(f, lowest, layers[k], f->size[lowest]);
@@ -211,14 +224,14 @@ static uint64_t reconsider(fusing *f, uint32_t item)
     uint32_t layers[LAYERS];
     const unsigned count = unstack(f, item, layers), all = (1U << count) - 1;
     const unsigned subset = find_subset(f, layers, count);
-    const uint32_t first = stack(f, layers, count, subset ? subset : all);
+    const uint32_t first = fuse_stack(f, layers, count, subset ? subset : all);
     if (!subset)
         return 1 + all / 4;
-    const uint32_t second = stack(f, layers, count, all & ~subset);
+    const uint32_t second = fuse_stack(f, layers, count, all & ~subset);
     while (grow_beside(f, first))
         ;
-    grow(f, second);
-    grow(f, first);
+    fuse_grow(f, second);
+    fuse_grow(f, first);
     return 1 + subset / 4;
 }
 
@@ -236,8 +249,9 @@ static uint32_t list_roots(const fusing *f, uint32_t *list)
 static uint32_t reconsider_list(fusing *f, berth__search *search, uint32_t *list, uint32_t count)
 {
     clear_tables(f, 3 * count);
+    BERTH_DCHECK(count <= f->count / 4, "[L15] what is looked at once more are few");
     for (uint32_t k = 0; k < count; k++)
-        enter(f, list[k]);
+        fuse_enter(f, list[k]);
     uint64_t steps = 1;
     for (uint32_t k = 0; k < count && !berth__search_step(search, steps); k++)
         steps = f->fused->into[list[k]] == list[k] ? reconsider(f, list[k]) : 1;
@@ -249,7 +263,7 @@ static void fuse_all(fusing *f, berth__search *search, uint32_t *list)
 {
     clear_tables(f, f->count);
     for (uint32_t i = 0; i < f->count && !berth__search_step(search, 1); i++)
-        grow(f, i);
+        fuse_grow(f, i);
     uint32_t count = list_roots(f, list);
     for (uint32_t before = f->count / 4; 1 < count && count < before - before / 16;) {
         before = count;
@@ -257,11 +271,30 @@ static void fuse_all(fusing *f, berth__search *search, uint32_t *list)
     }
 }
 
+#ifndef NDEBUG
+/* Whether each item lies within the one it is part of, in time and upward, and those that are a part of none are together
+ * as large as the whole. */
+static bool fusing_is_valid(const fusing *f, const berth__prepared *p)
+{
+    uint64_t left = 0, whole = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const uint32_t into = f->fused->into[i];
+        const uint64_t life = f->upper[i] - f->lower[i];
+        whole += (p->upper[i] - p->lower[i]) * p->size[i];
+        left += into == i ? life * f->size[i] : 0;
+        if (into >= f->count || f->lower[into] > f->lower[i] || f->upper[into] < f->upper[i] ||
+            f->fused->above[i] > f->size[into] || f->size[i] > f->size[into] - f->fused->above[i])
+            return false;
+    }
+    return left == whole;
+}
+#endif
+
 /* ---- The fused problem --------------------------------------------------------------------------- */
 
 /* Columns anew, as prepared.h tells: with fewer items there are fewer. `renamed` has two places a column and
  * one pair more: what starts there, and what ends there. Returns how many there are. */
-static uint32_t renumber(const fusing *f, uint32_t columns, uint32_t *renamed)
+static uint32_t fuse_renumber(const fusing *f, uint32_t columns, uint32_t *renamed)
 {
     enum { STARTS = 1, ENDS = 2 };
     memset(renamed, 0, ((size_t)columns + 1) * 2 * sizeof *renamed);
@@ -283,6 +316,7 @@ static uint32_t renumber(const fusing *f, uint32_t columns, uint32_t *renamed)
         }
         renamed[2 * c] = count - 1;
     }
+    BERTH_DCHECK(count <= columns, "[L15] with fewer items there are fewer columns");
     return count;
 }
 
@@ -298,7 +332,7 @@ static bool allocate_prepared(berth__prepared *small, uint32_t count)
     return small->lower && small->upper && small->size;
 }
 
-static int canonical(const void *context, uint32_t a, uint32_t b)
+static int fuse_canonical(const void *context, uint32_t a, uint32_t b)
 {
     const fusing *f = context;
     if (f->lower[a] != f->lower[b])
@@ -322,13 +356,15 @@ static berth_status make_small(fusing *f, const berth__prepared *p, uint32_t *sc
                                .is_plain = true};
     if (!allocate_prepared(small, count))
         return BERTH_OUT_OF_HOST_MEMORY;
-    small->column_count = renumber(f, p->column_count, renamed);
+    small->column_count = fuse_renumber(f, p->column_count, renamed);
     small->max_live_column = renamed[2 * (size_t)p->max_live_column];
     for (uint32_t k = 0; k < count; k++) {
         f->lower[order[k]] = renamed[2 * (size_t)f->lower[order[k]]];
         f->upper[order[k]] = renamed[2 * (size_t)f->upper[order[k]] + 1];
+        BERTH_DCHECK(f->lower[order[k]] < f->upper[order[k]] && f->upper[order[k]] <= small->column_count,
+                     "[L7] what is fused lives in the new columns");
     }
-    berth__sort_indices(order, scratch, count, canonical, f);
+    berth__sort_indices(order, scratch, count, fuse_canonical, f);
     for (uint32_t k = 0; k < count; k++) {
         small->lower[k] = f->lower[order[k]];
         small->upper[k] = f->upper[order[k]];
@@ -388,16 +424,20 @@ berth_status berth__fuse_init(berth__fused *fused, berth__search *search)
     const berth__prepared *p = search->prepared;
     *fused = (berth__fused){0};
     fusing f = {.fused = fused, .count = p->item_count};
-    BERTH_DCHECK(p->is_plain, "only plain items are fused");
+    BERTH_DCHECK(p->is_plain, "[L15] only plain items are fused");
     berth_status status = fusing_init(&f, p) ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
     if (!status)
         fuse_all(&f, search, fused->place); /* which has no other use yet */
+    BERTH_DCHECK(status || fusing_is_valid(&f, p),
+                 "[L15] every item is part of one, and nothing is gained or lost");
     free_tables(&f);
     uint32_t *scratch = NULL;
     if (!status) {
         scratch = berth__heap_alloc((((size_t)p->column_count + 1) * 2 + f.count) * sizeof *scratch);
         status = scratch ? make_small(&f, p, scratch) : BERTH_OUT_OF_HOST_MEMORY;
     }
+    BERTH_DCHECK(status || berth__prepared_is_valid(&fused->prepared),
+                 "[L7] [L8] [L9] the fused problem is one");
     void *all[] = {scratch, f.lower, f.upper, f.size, f.last, f.earlier};
     for (size_t k = 0; k < BERTH_COUNT_OF(all); k++)
         berth__heap_free(all[k]);
@@ -430,6 +470,7 @@ static uint32_t shorten(berth__fused *fused, uint32_t item)
         const uint64_t step = fused->above[item];
         fused->into[item] = end;
         fused->above[item] = above;
+        BERTH_DCHECK(above >= step, "[L15] every step on the way up is part of it");
         above -= step;
         item = next;
     }
@@ -438,6 +479,9 @@ static uint32_t shorten(berth__fused *fused, uint32_t item)
 
 void berth__fuse_expand(berth__fused *fused, uint32_t count, const uint64_t *fused_offsets, uint64_t *offsets)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        BERTH_DCHECK(fused->place[shorten(fused, i)] < fused->prepared.item_count,
+                     "[L15] every item is part of one");
         offsets[i] = fused_offsets[fused->place[shorten(fused, i)]] + fused->above[i];
+    }
 }

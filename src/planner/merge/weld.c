@@ -38,18 +38,23 @@ static void drop_welded(welding *w)
 {
     uint32_t kept = 0;
     for (uint32_t k = 0; k < w->count; k++)
-        if (!w->parts[k].is_welded)
+        if (!w->parts[k].is_welded) {
+            BERTH_DCHECK(w->into[w->parts[k].piece] == w->parts[k].piece,
+                         "[L15] what is left is part of itself");
             w->parts[kept++] = w->parts[k];
+        }
     w->count = kept;
 }
 
 /* Names the columns anew: one begins only where a start follows an end. */
-static void renumber(welding *w)
+static void weld_renumber(welding *w)
 {
     uint32_t *ends = w->ending.first, *starts = w->starting.first; /* made anew before they are needed */
     memset(ends, 0, ((size_t)w->columns + 1) * sizeof *ends);
     memset(starts, 0, ((size_t)w->columns + 1) * sizeof *starts);
     for (uint32_t k = 0; k < w->count; k++) {
+        BERTH_DCHECK(w->parts[k].lower < w->parts[k].upper && w->parts[k].upper <= w->columns,
+                     "[L7] every part lives within the columns");
         ends[w->parts[k].upper] = 1;
         starts[w->parts[k].lower] = 1;
     }
@@ -67,6 +72,7 @@ static void renumber(welding *w)
         w->parts[k].upper = ends[w->parts[k].upper];
         w->parts[k].lower = starts[w->parts[k].lower];
     }
+    BERTH_DCHECK(columns <= w->columns, "[L15] with fewer items there are fewer columns");
     w->columns = columns;
 }
 
@@ -83,9 +89,10 @@ static void weld_all(welding *w, weld_rule last, berth__search *search)
         const unsigned dares = BERTH_COUNT_OF(darings) - are_many; /* guesses alone would lead nowhere */
         w->daring = darings[dare] * w->boldness;
         const uint32_t welds = berth__weld_apply(w, (weld_rule)rule);
+        BERTH_DCHECK(welds < w->count, "[L15] what others are welded to stays");
         if (welds > 0) {
             drop_welded(w);
-            renumber(w);
+            weld_renumber(w);
             w->has_looked = false;
             found = true;
         }
@@ -160,7 +167,7 @@ typedef struct survivors {
     uint32_t count, pieces;
 } survivors;
 
-static int compare(uint64_t a, uint64_t b)
+static int weld_compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
@@ -172,14 +179,14 @@ static int canonical_order(const void *context, uint32_t a, uint32_t b)
     const berth__prepared *p = left->from;
     const uint32_t first_a = berth__piece_begin(p, a), last_a = berth__piece_end(p, a) - 1;
     const uint32_t first_b = berth__piece_begin(p, b), last_b = berth__piece_end(p, b) - 1;
-    int order = compare(left->part[first_a].lower, left->part[first_b].lower);
-    order = order ? order : compare(left->part[last_a].upper, left->part[last_b].upper);
-    order = order ? order : compare(left->part[first_a].size, left->part[first_b].size);
-    order = order ? order : compare(left->alignment[first_a], left->alignment[first_b]);
-    return order ? order : compare(berth__item_fixed(p, a), berth__item_fixed(p, b));
+    int order = weld_compare(left->part[first_a].lower, left->part[first_b].lower);
+    order = order ? order : weld_compare(left->part[last_a].upper, left->part[last_b].upper);
+    order = order ? order : weld_compare(left->part[first_a].size, left->part[first_b].size);
+    order = order ? order : weld_compare(left->alignment[first_a], left->alignment[first_b]);
+    return order ? order : weld_compare(berth__item_fixed(p, a), berth__item_fixed(p, b));
 }
 
-static bool allocate(berth__prepared *to, const survivors *left)
+static bool weld_allocate(berth__prepared *to, const survivors *left)
 {
     const size_t items = left->count, pieces = left->pieces;
     to->lower = berth__heap_alloc(items * sizeof *to->lower);
@@ -203,7 +210,7 @@ static bool allocate(berth__prepared *to, const survivors *left)
     return ok && to->piece_first && to->piece_lower && to->piece_upper && to->piece_size;
 }
 
-static void fill(berth__prepared *to, const survivors *left)
+static void weld_fill(berth__prepared *to, const survivors *left)
 {
     const berth__prepared *p = left->from;
     uint32_t at = 0;
@@ -224,6 +231,7 @@ static void fill(berth__prepared *to, const survivors *left)
             to->piece_size[at] = left->part[piece].size;
         }
     }
+    BERTH_DCHECK(!to->piece_first || at == left->pieces, "[L8] every piece has one place");
     if (to->piece_first)
         to->piece_first[left->count] = at;
 }
@@ -239,6 +247,8 @@ static void trace(welding *w, const survivors *left, berth__welded *welded)
         uint64_t shift = 0;
         for (; w->into[k] != k; k = w->into[k])
             shift += w->shift[k];
+        BERTH_DCHECK(k == berth__piece_begin(w->from, left->order[place[k]]),
+                     "[L15] every item is part of one that is left");
         welded->item[i] = place[k];
         welded->shift[i] = shift;
     }
@@ -257,8 +267,10 @@ static berth_status finish(welding *w, berth__welded *welded)
     welded->item_count = p->item_count;
     if (!left.order || !welded->item || !welded->shift)
         goto fail;
-    for (uint32_t k = w->count; k-- > 0;)
+    for (uint32_t k = w->count; k-- > 0;) {
+        BERTH_DCHECK(w->parts[k].piece >= k, "[L15] no part is behind its place");
         w->parts[w->parts[k].piece] = w->parts[k];
+    }
     for (uint32_t i = 0; i < p->item_count; i++) {
         const uint32_t begin = berth__piece_begin(p, i);
         if (w->into[begin] != begin)
@@ -267,9 +279,9 @@ static berth_status finish(welding *w, berth__welded *welded)
         left.pieces += berth__piece_end(p, i) - begin;
     }
     berth__sort_indices(left.order, w->scratch, left.count, canonical_order, &left);
-    if (!allocate(to, &left))
+    if (!weld_allocate(to, &left))
         goto fail;
-    fill(to, &left);
+    weld_fill(to, &left);
     trace(w, &left, welded);
     to->item_count = left.count;
     to->piece_count = left.pieces;
@@ -288,6 +300,22 @@ fail:
     return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %u welded items", p->item_count);
 }
 
+#ifndef NDEBUG
+static bool welded_is_valid(const berth__prepared *from, const berth__welded *welded)
+{
+    const berth__prepared *to = &welded->prepared;
+    for (uint32_t i = 0; i < from->item_count; i++) {
+        const uint32_t into = welded->item[i];
+        if (into >= to->item_count || welded->shift[i] + from->size[i] > to->size[into] ||
+            welded->shift[i] % berth__item_alignment(from, i) != 0 ||
+            berth__item_alignment(to, into) % berth__item_alignment(from, i) != 0 ||
+            berth__item_fixed(from, i) != berth__item_fixed(to, into))
+            return false;
+    }
+    return to->item_count <= from->item_count && to->column_count <= from->column_count;
+}
+#endif
+
 berth_status berth__weld(const berth__prepared *from, berth__weld_level level, uint64_t seed,
                          berth__search *search, berth__welded *welded)
 {
@@ -300,10 +328,14 @@ berth_status berth__weld(const berth__prepared *from, berth__weld_level level, u
                  .is_varied = seed != 0};
     w.boldness = seed ? boldness[seed % BERTH_COUNT_OF(boldness)] : 1.0;
     berth_status status = welding_init(&w);
-    if (status == BERTH_OK) {
+    if (!status) {
         weld_all(&w, level == BERTH__WELD_SUCCESSORS ? WELD_PARTNERED : WELD_TOGETHER, search);
         status = finish(&w, welded);
     }
+    BERTH_DCHECK(status || berth__prepared_is_valid(&welded->prepared),
+                 "[L7] [L8] [L9] the welded problem is one");
+    BERTH_DCHECK(status || welded_is_valid(from, welded),
+                 "[L15] every item lies within the one that it is part of");
     welding_finish(&w);
     return status;
 }
@@ -318,6 +350,8 @@ void berth__welded_finish(berth__welded *welded)
 
 void berth__welded_expand(const berth__welded *welded, const uint64_t *offsets, uint64_t *expanded)
 {
-    for (uint32_t i = 0; i < welded->item_count; i++)
+    for (uint32_t i = 0; i < welded->item_count; i++) {
+        BERTH_DCHECK(offsets[welded->item[i]] != BERTH_NO_OFFSET, "[L3] a plan is expanded when it is whole");
         expanded[i] = offsets[welded->item[i]] + welded->shift[i];
+    }
 }

@@ -43,6 +43,8 @@ static void sort_list(welding *w, uint32_t *list, uint64_t *size, uint32_t count
         }
         size[to] = this_size;
         list[to] = this_part;
+        BERTH_DCHECK(size[to] == w->parts[this_part].size && size[at - 1] <= size[at],
+                     "[L10] lists are by size");
     }
 }
 
@@ -63,18 +65,22 @@ static void make_lists(welding *w, weld_lists *lists, bool by_end)
     for (uint32_t t = w->columns + 1; t > 0; t--) /* every first has moved to where the next began */
         first[t] = first[t - 1];
     first[0] = 0;
+    BERTH_DCHECK(first[w->columns + 1] == w->count, "[L10] the list has every part");
     for (uint32_t t = 0; t <= w->columns; t++)
         sort_list(w, lists->list + first[t], lists->size + first[t], first[t + 1] - first[t]);
 }
 
 static uint32_t list_length(const weld_lists *lists, uint32_t time)
 {
+    BERTH_DCHECK(lists->first[time] <= lists->first[time + 1], "[L10] lists are by time");
     return lists->first[time + 1] - lists->first[time];
 }
 
 static bool has_size(const weld_lists *lists, uint32_t time, uint64_t size)
 {
     uint32_t low = lists->first[time], high = lists->first[time + 1];
+    BERTH_DCHECK(low >= high || lists->size[low] <= lists->size[high - 1],
+                 "[L10] those of one time are by size");
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         const uint64_t here = lists->size[middle];
@@ -101,6 +107,7 @@ static bool is_sure(welding *w, uint64_t looks, uint64_t size)
 
 static uint32_t run_length(const weld_lists *lists, uint32_t at, uint32_t end)
 {
+    BERTH_DCHECK(at < end, "[L10] a run has a part");
     uint32_t length = 1;
     while (at + length < end && lists->size[at + length] == lists->size[at])
         length++;
@@ -118,6 +125,8 @@ static void pair_at(welding *w, uint32_t time, uint32_t *next)
         if (size_a == size_b && same_a == 1 && same_b == 1 &&
             is_sure(w, list_length(&w->ending, time) * list_length(&w->starting, time), size_a)) {
             const uint32_t a = w->ending.list[e], b = w->starting.list[s];
+            BERTH_DCHECK(w->parts[a].upper == time && w->parts[b].lower == time && next[a] == WELD_NONE,
+                         "[L15] a follower begins where one ends");
             if (!w->parts[a].is_fixed && !w->parts[b].is_fixed)
                 next[a] = b;
         }
@@ -134,6 +143,10 @@ static uint64_t common_alignment(uint64_t one, uint64_t other)
 
 static void weld_to(welding *w, weld_part *part, const weld_part *other, uint64_t shift)
 {
+    BERTH_DCHECK(!part->is_fixed && !other->is_fixed,
+                 "[L15] pins and items of several pieces are not welded");
+    BERTH_DCHECK(!part->is_welded && !other->is_welded && w->into[part->piece] == part->piece,
+                 "[L15] a part is welded once");
     part->is_welded = true;
     w->into[part->piece] = other->piece;
     w->shift[part->piece] = shift;
@@ -156,6 +169,8 @@ static uint32_t weld_successors(welding *w)
             const uint64_t alignment = common_alignment(w->alignment[a->piece], w->alignment[b->piece]);
             if (alignment == 0)
                 break;
+            BERTH_DCHECK(a->upper == b->lower && a->size == b->size,
+                         "[L15] a successor begins where one of its size ends");
             w->alignment[a->piece] = alignment;
             a->upper = b->upper;
             weld_to(w, b, a, 0);
@@ -167,8 +182,13 @@ static uint32_t weld_successors(welding *w)
 
 /* ---- Stacks. ---- */
 
+static bool live_equally_long(const weld_part *a, const weld_part *b)
+{
+    return a->lower == b->lower && a->upper == b->upper;
+}
+
 /* Puts the members on top of each other. False: alignments forbid it, and nothing is done. */
-static bool stack(welding *w, const uint32_t *members, uint32_t count)
+static bool weld_rules_stack(welding *w, const uint32_t *members, uint32_t count)
 {
     weld_part *bottom = &w->parts[members[0]];
     uint64_t height = bottom->size, alignment = w->alignment[bottom->piece];
@@ -181,9 +201,12 @@ static bool stack(welding *w, const uint32_t *members, uint32_t count)
     }
     for (uint32_t k = 1; k < count; k++) {
         weld_part *part = &w->parts[members[k]];
+        BERTH_DCHECK(live_equally_long(part, bottom), "[L15] a stack lives as long as its layers");
+        BERTH_DCHECK(bottom->size % w->alignment[part->piece] == 0, "[L2] a layer keeps its alignment");
         weld_to(w, part, bottom, bottom->size);
         bottom->size += part->size;
     }
+    BERTH_DCHECK(bottom->size == height, "[L15] a stack is as high as its layers");
     w->alignment[bottom->piece] = alignment;
     return true;
 }
@@ -211,6 +234,7 @@ static bool several_add_up(const weld_lists *lists, uint32_t time, uint64_t size
 static bool has_partner(welding *w, uint32_t part, uint64_t size, weld_rule rule, uint64_t choices)
 {
     const uint32_t start = w->parts[part].lower, end = w->parts[part].upper;
+    BERTH_DCHECK(start < end && end <= w->columns, "[L7] every part lives within the columns");
     const uint64_t ends = list_length(&w->ending, start), starts = list_length(&w->starting, end);
     const uint64_t looks = rule == WELD_PARTNERED ? ends + starts : ends * ends + starts * starts;
     if (!is_sure(w, choices * looks, size))
@@ -263,11 +287,6 @@ static uint32_t choose_members(welding *w, const uint32_t *group, uint32_t count
     return count > LARGEST_GROUP ? 0 : choose_partnered(w, group, count, rule, members);
 }
 
-static bool live_equally_long(const weld_part *a, const weld_part *b)
-{
-    return a->lower == b->lower && a->upper == b->upper;
-}
-
 static void shuffle(welding *w, uint32_t *group, uint32_t count)
 {
     for (uint32_t k = count; k > 1; k--) {
@@ -293,12 +312,13 @@ static uint32_t weld_stacks(welding *w, weld_rule rule)
         if (count)
             w->scratch[chosen] |= FIRST_MEMBER;
         chosen += count;
+        BERTH_DCHECK(chosen <= after, "[L15] each is chosen once");
     }
     for (uint32_t at = 0, after; at < chosen; at = after) {
         w->scratch[at] &= ~FIRST_MEMBER;
         for (after = at + 1; after < chosen && !(w->scratch[after] & FIRST_MEMBER);)
             after++;
-        welds += stack(w, w->scratch + at, after - at);
+        welds += weld_rules_stack(w, w->scratch + at, after - at);
     }
     return welds;
 }
@@ -312,6 +332,8 @@ static void look_around(welding *w)
     for (uint32_t t = 0; t < w->columns; t++)
         berth__sort_indices(w->lives + w->starting.first[t], w->scratch, list_length(&w->starting, t),
                             by_end_and_size, w->parts);
+    BERTH_DCHECK(w->count == w->starting.first[w->columns],
+                 "[L10] every part starts before the last column ends");
     w->has_looked = true;
 }
 

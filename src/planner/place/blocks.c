@@ -44,6 +44,7 @@ static uint32_t node_new(berth__blocks *blocks, uint64_t start, uint64_t size)
         blocks->spare = blocks->nodes[n].above;
     else
         n = blocks->used++;
+    BERTH_DCHECK(n < blocks->room && n < blocks->used, "[L5] there was room for two more blocks");
     blocks->nodes[n] = (berth__block_node){.start = start,
                                            .size = size,
                                            .below = BERTH__NO_BLOCK,
@@ -55,6 +56,7 @@ static uint32_t node_new(berth__blocks *blocks, uint64_t start, uint64_t size)
 
 static void node_drop(berth__blocks *blocks, uint32_t n)
 {
+    BERTH_DCHECK(!blocks->nodes[n].is_free, "[L5] what goes is not in the tree");
     blocks->nodes[n].above = blocks->spare;
     blocks->spare = n;
 }
@@ -64,6 +66,8 @@ static void link_above(berth__blocks *blocks, uint32_t below, uint32_t n)
 {
     berth__block_node *nodes = blocks->nodes;
     nodes[n].below = below;
+    BERTH_DCHECK(below == BERTH__NO_BLOCK || nodes[below].start + nodes[below].size == nodes[n].start,
+                 "[L5] blocks lie one above the other");
     if (below != BERTH__NO_BLOCK) {
         nodes[n].above = nodes[below].above;
         nodes[below].above = n;
@@ -77,6 +81,10 @@ static void link_above(berth__blocks *blocks, uint32_t below, uint32_t n)
 static void unlink_node(berth__blocks *blocks, uint32_t n)
 {
     berth__block_node *nodes = blocks->nodes;
+    BERTH_DCHECK(nodes[n].below == BERTH__NO_BLOCK || nodes[nodes[n].below].above == n,
+                 "[L5] blocks are linked both ways");
+    BERTH_DCHECK(nodes[n].above == BERTH__NO_BLOCK ? blocks->tail == n : nodes[nodes[n].above].below == n,
+                 "[L5] the last block is the tail");
     if (nodes[n].below != BERTH__NO_BLOCK)
         nodes[nodes[n].below].above = nodes[n].above;
     if (nodes[n].above != BERTH__NO_BLOCK)
@@ -95,74 +103,50 @@ static uint32_t priority(uint32_t n)
     return x ^ (x >> 13);
 }
 
-static bool before(const berth__block_node *nodes, uint64_t size, uint64_t start, uint32_t n)
+/* By size, then address. */
+typedef struct block_key {
+    uint64_t size, start;
+} block_key;
+
+static block_key key_of(const berth__block_node *nodes, uint32_t n)
 {
-    return size != nodes[n].size ? size < nodes[n].size : start < nodes[n].start;
+    return (block_key){nodes[n].size, nodes[n].start};
 }
+
+static bool comes_before(block_key a, block_key b)
+{
+    return a.size != b.size ? a.size < b.size : a.start < b.start;
+}
+
+#define TREAP(x) block_tree_##x
+#define TREAP_REF uint32_t
+#define TREAP_NONE BERTH__NO_BLOCK
+#define TREAP_BASE berth__block_node *
+#define TREAP_AT(base, n) (base)[n]
+#define TREAP_KEY block_key
+#define TREAP_KEY_OF(base, n) key_of(base, n)
+#define TREAP_BEFORE(a, b) comes_before(a, b)
+#define TREAP_PRIORITY(n) priority(n)
+#include "base/treap.h"
 
 static void tree_insert(berth__blocks *blocks, uint32_t n)
 {
-    berth__block_node *nodes = blocks->nodes;
-    uint64_t size = nodes[n].size, start = nodes[n].start;
-    uint32_t *link = &blocks->root, at, p = priority(n);
-    nodes[n].is_free = true;
-    while (*link != BERTH__NO_BLOCK && priority(*link) >= p)
-        link = before(nodes, size, start, *link) ? &nodes[*link].left : &nodes[*link].right;
-    /* split what is below between the new node's two sides */
-    at = *link;
-    *link = n;
-    uint32_t *left = &nodes[n].left, *right = &nodes[n].right;
-    while (at != BERTH__NO_BLOCK) {
-        if (before(nodes, size, start, at)) {
-            *right = at;
-            right = &nodes[at].left;
-            at = *right;
-        } else {
-            *left = at;
-            left = &nodes[at].right;
-            at = *left;
-        }
-    }
-    *left = *right = BERTH__NO_BLOCK;
+    BERTH_DCHECK(!blocks->nodes[n].is_free, "[L5] a block is in the tree of free ones once");
+    blocks->nodes[n].is_free = true;
+    block_tree_insert(blocks->nodes, &blocks->root, n);
 }
 
 static void tree_remove(berth__blocks *blocks, uint32_t n)
 {
-    berth__block_node *nodes = blocks->nodes;
-    uint32_t *link = &blocks->root;
-    while (*link != n)
-        link = before(nodes, nodes[n].size, nodes[n].start, *link) ? &nodes[*link].left : &nodes[*link].right;
-    uint32_t a = nodes[n].left, b = nodes[n].right;
-    while (a != BERTH__NO_BLOCK && b != BERTH__NO_BLOCK) {
-        if (priority(a) >= priority(b)) {
-            *link = a;
-            link = &nodes[a].right;
-            a = *link;
-        } else {
-            *link = b;
-            link = &nodes[b].left;
-            b = *link;
-        }
-    }
-    *link = a != BERTH__NO_BLOCK ? a : b;
-    nodes[n].left = nodes[n].right = BERTH__NO_BLOCK;
-    nodes[n].is_free = false;
+    BERTH_DCHECK(blocks->nodes[n].is_free, "[L5] what is taken was free");
+    block_tree_remove(blocks->nodes, &blocks->root, n);
+    blocks->nodes[n].is_free = false;
 }
 
 /* The first free block that does not come before (size, start). */
 static uint32_t tree_find(const berth__blocks *blocks, uint64_t size, uint64_t start)
 {
-    uint32_t found = BERTH__NO_BLOCK;
-    for (uint32_t at = blocks->root; at != BERTH__NO_BLOCK;) {
-        const berth__block_node *node = &blocks->nodes[at];
-        if (node->size > size || (node->size == size && node->start >= start)) {
-            found = at;
-            at = node->left;
-        } else {
-            at = node->right;
-        }
-    }
-    return found;
+    return block_tree_first_from(blocks->nodes, blocks->root, (block_key){size, start});
 }
 
 /* ---- Taking and giving --------------------------------------------------------------------------- */
@@ -190,6 +174,7 @@ static uint32_t best_fit(const berth__blocks *blocks, uint64_t size, uint64_t al
         else
             n = tree_find(blocks, blocks->nodes[n].size, blocks->nodes[n].start + 1);
     }
+    BERTH_DCHECK(n == BERTH__NO_BLOCK || blocks->nodes[n].is_free, "[L5] only free blocks are in the tree");
     return n;
 }
 
@@ -205,6 +190,8 @@ static uint32_t extend(berth__blocks *blocks, uint64_t size, uint64_t alignment)
         link_above(blocks, blocks->tail, n);
     }
     berth__block_node *node = &blocks->nodes[n];
+    BERTH_DCHECK(node->above == BERTH__NO_BLOCK && node->start <= blocks->end,
+                 "[L5] only the last block grows");
     blocks->end = align_up(node->start, alignment) + size;
     node->size = blocks->end - node->start;
     return n;
@@ -215,6 +202,8 @@ berth_status berth__blocks_take(berth__blocks *blocks, uint64_t size, uint64_t a
     berth_status status = reserve(blocks);
     if (status)
         return status;
+    BERTH_DCHECK(size > 0, "[L7] every piece has a size");
+    BERTH_DCHECK(blocks->used > 64 || berth__blocks_is_valid(blocks), "[L5] blocks tile the arena");
     uint32_t n = best_fit(blocks, size, alignment);
     if (n != BERTH__NO_BLOCK)
         tree_remove(blocks, n);
@@ -234,6 +223,9 @@ berth_status berth__blocks_take(berth__blocks *blocks, uint64_t size, uint64_t a
         link_above(blocks, n, rest);
         tree_insert(blocks, rest);
     }
+    BERTH_DCHECK(blocks->nodes[n].size == size && blocks->nodes[n].start + size <= blocks->end,
+                 "[L5] what is taken lies within the arena");
+    BERTH_DCHECK(blocks->used > 64 || berth__blocks_is_valid(blocks), "[L5] blocks tile the arena");
     *block = n;
     return BERTH_OK;
 }
@@ -242,6 +234,7 @@ void berth__blocks_give(berth__blocks *blocks, uint32_t block)
 {
     berth__block_node *nodes = blocks->nodes;
     uint32_t below = nodes[block].below, above = nodes[block].above;
+    BERTH_DCHECK(!nodes[block].is_free, "[L5] what is given back was taken");
     if (above != BERTH__NO_BLOCK && nodes[above].is_free) {
         tree_remove(blocks, above);
         nodes[block].size += nodes[above].size;
@@ -253,27 +246,12 @@ void berth__blocks_give(berth__blocks *blocks, uint32_t block)
         unlink_node(blocks, block);
         block = below;
     }
+    BERTH_DCHECK(nodes[block].start + nodes[block].size <= blocks->end,
+                 "[L5] what is merged lies within the arena");
     tree_insert(blocks, block);
 }
 
 /* ---- Invariants ---------------------------------------------------------------------------------- */
-
-/* Counts the free blocks in the tree; SIZE_MAX if their order or priorities are wrong. */
-static size_t tree_count(const berth__blocks *blocks, uint32_t at)
-{
-    if (at == BERTH__NO_BLOCK)
-        return 0;
-    const berth__block_node *nodes = blocks->nodes;
-    uint32_t l = nodes[at].left, r = nodes[at].right;
-    if (!nodes[at].is_free ||
-        (l != BERTH__NO_BLOCK &&
-         (!before(nodes, nodes[l].size, nodes[l].start, at) || priority(l) > priority(at))) ||
-        (r != BERTH__NO_BLOCK &&
-         (before(nodes, nodes[r].size, nodes[r].start, at) || priority(r) > priority(at))))
-        return SIZE_MAX;
-    size_t a = tree_count(blocks, l), b = tree_count(blocks, r);
-    return a == SIZE_MAX || b == SIZE_MAX ? SIZE_MAX : a + b + 1;
-}
 
 bool berth__blocks_is_valid(const berth__blocks *blocks)
 {
@@ -288,5 +266,5 @@ bool berth__blocks_is_valid(const berth__blocks *blocks)
         above_free = node->is_free;
         free_count += node->is_free;
     }
-    return end == 0 && tree_count(blocks, blocks->root) == free_count;
+    return end == 0 && block_tree_count(blocks->nodes, blocks->root) == free_count;
 }

@@ -18,8 +18,10 @@ typedef struct fitting {
     bool is_given_up;
 } fitting;
 
-static bool put(fitting *f, uint32_t item, uint64_t offset)
+static bool fit_put(fitting *f, uint32_t item, uint64_t offset)
 {
+    BERTH_DCHECK(f->offsets[item] == BERTH_NO_OFFSET && offset != BERTH_NO_OFFSET,
+                 "[L2] an item is placed once");
     f->offsets[item] = offset;
     return berth__gaptree_take(&f->tree, item, offset);
 }
@@ -29,7 +31,7 @@ static bool put_pins(fitting *f)
     bool ok = true;
     for (uint32_t i = 0; f->p->fixed && ok && i < f->p->item_count; i++)
         if (f->p->fixed[i] != BERTH_NO_OFFSET)
-            ok = put(f, i, f->p->fixed[i]);
+            ok = fit_put(f, i, f->p->fixed[i]);
     return ok;
 }
 
@@ -40,6 +42,7 @@ static berth_status put_rest_above(fitting *f)
     for (uint32_t i = 0; i < f->p->item_count; i++)
         if (f->offsets[i] != BERTH_NO_OFFSET && f->offsets[i] + f->p->size[i] > floor)
             floor = f->offsets[i] + f->p->size[i];
+    BERTH_DCHECK(floor > 0, "[L14] the rest goes above what has a place");
     bool is_whole;
     return berth__greedy_above(f->search, floor, UINT64_MAX, f->offsets, &is_whole);
 }
@@ -56,7 +59,9 @@ static berth_status fit_all(fitting *f)
         if (f->offsets[item] != BERTH_NO_OFFSET)
             continue;
         f->tree.looked_at = 0;
-        if (!berth__gaptree_find(&f->tree, item, INT64_MAX, f->is_tight, &offset) || !put(f, item, offset))
+        BERTH_DCHECK(item < f->p->item_count, "[L10] the list has every item");
+        if (!berth__gaptree_find(&f->tree, item, INT64_MAX, f->is_tight, &offset) ||
+            !fit_put(f, item, offset))
             return BERTH_OUT_OF_HOST_MEMORY;
         looks += f->tree.looked_at;
         const bool stop = berth__search_step(f->search, f->tree.looked_at / BERTH__FIT_LOOKS_A_STEP);

@@ -25,6 +25,20 @@ static double area_of(const berth__prepared *p, uint32_t item)
     return area;
 }
 
+#ifndef NDEBUG
+/* Whether a list has each of few items once. */
+static bool has_each(const uint32_t *list, uint32_t count)
+{
+    uint64_t seen[16] = {0};
+    for (uint32_t k = 0; k < count && count <= 64 * BERTH_COUNT_OF(seen); k++) {
+        if (list[k] >= count || (seen[list[k] / 64] >> list[k] % 64 & 1))
+            return false;
+        seen[list[k] / 64] |= (uint64_t)1 << list[k] % 64;
+    }
+    return true;
+}
+#endif
+
 static berth_status list_by_area(const berth__prepared *p, uint32_t *list, uint32_t *scratch)
 {
     double *key = berth__heap_alloc(p->item_count * sizeof *key);
@@ -63,6 +77,7 @@ static bool tree_init(end_tree *tree, const berth__prepared *p)
 
 static void tree_take(end_tree *tree, size_t n)
 {
+    BERTH_DCHECK(tree->end[n] != 0, "[L10] an item is taken once");
     tree->end[n] = 0;
     for (n /= 2; n > 0; n /= 2)
         tree->end[n] = tree->end[2 * n] > tree->end[2 * n + 1] ? tree->end[2 * n] : tree->end[2 * n + 1];
@@ -78,6 +93,8 @@ static uint32_t tree_take_live(end_tree *tree, const berth__prepared *p, uint32_
     while (n < tree->leaves)
         n = tree->end[2 * n] > column ? 2 * n : 2 * n + 1;
     uint32_t item = (uint32_t)(n - tree->leaves);
+    BERTH_DCHECK(item < p->item_count && p->upper[item] > column,
+                 "[L12] a node holds the largest end below it");
     if (p->lower[item] > column)
         return BERTH__NO_ITEM;
     tree_take(tree, n);
@@ -103,7 +120,8 @@ static berth_status list_by_breadth(const berth__prepared *p, uint32_t *list, ui
             list[count++] = item;
         berth__sort_indices(list + first, scratch, count - first, by_size, p->size);
     }
-    status = BERTH_ASSERT(count == p->item_count, "every item lives in a column") ? BERTH_OK : BERTH_INTERNAL;
+    status = BERTH_ASSERT(count == p->item_count, "[L10] every item lives in a column") ? BERTH_OK
+                                                                                        : BERTH_INTERNAL;
 out:
     berth__heap_free(tree.end);
     berth__heap_free(columns);
@@ -128,6 +146,7 @@ berth_status berth__fit_list(const berth__prepared *p, berth__fit_order order, u
 {
     if (order == BERTH__FIT_BY_TIME) {
         list_by_time(p, list);
+        BERTH_DCHECK(has_each(list, p->item_count), "[L10] the list has every item");
         return BERTH_OK;
     }
     for (uint32_t i = 0; i < p->item_count; i++)
@@ -142,6 +161,7 @@ berth_status berth__fit_list(const berth__prepared *p, berth__fit_order order, u
         status = list_by_area(p, list, scratch);
     else
         status = list_by_breadth(p, list, scratch);
+    BERTH_DCHECK(status || has_each(list, p->item_count), "[L10] the list has every item");
     berth__heap_free(scratch);
     return status;
 }

@@ -5,7 +5,10 @@
 #include "planner/engine/solver.h"
 
 /* What is large, how many are, and how the valleys are filled: a table in frame.c. */
-enum { BERTH__FRAME_VARIANTS = 10 };
+enum {
+    BERTH__FRAME_PILES = 10,
+    BERTH__FRAME_VARIANTS = 16
+}; /* those from BERTH__FRAME_PILES on begin with a pile */
 
 /* Places all items by one variant, the frame below `capacity`, and writes their offsets. `peak` is where the
  * highest ends, or UINT64_MAX if the search was stopped, the steps were used up or the plan would not be the best;
@@ -14,7 +17,9 @@ enum { BERTH__FRAME_VARIANTS = 10 };
 berth_status berth__frame_run(berth__search *search, unsigned variant, uint64_t capacity, uint64_t steps,
                               uint64_t *offsets, uint64_t *peak);
 
-/* Offers all variants but the first, and then, until the steps are used up, ones like the one that gained last. */
+/* Offers the variants without a pile, but the first; those with one, if a pile suits. Then, until the steps are used up, ones like the
+ * one that gained last. */
 berth_status berth__frames(berth__search *search, uint64_t steps);
+berth_status berth__piles(berth__search *search, uint64_t steps);
 
 #endif

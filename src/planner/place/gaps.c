@@ -22,7 +22,7 @@ void berth__gaps_finish(berth__gaps *gaps)
     *gaps = (berth__gaps){0};
 }
 
-static berth_status grow(berth__gaps *gaps)
+static berth_status gaps_grow(berth__gaps *gaps)
 {
     const size_t room = gaps->room ? (size_t)gaps->room * 2 : 1024;
     bool ok = true;
@@ -60,9 +60,10 @@ static berth_status gather(berth__gaps *gaps, const uint64_t *offsets, uint32_t 
                 break;
             if (p->piece_upper[piece] <= lower || offsets[owner] == BERTH_NO_OFFSET)
                 continue;
-            berth_status status = *count == gaps->room ? grow(gaps) : BERTH_OK;
-            if (status != BERTH_OK)
+            berth_status status = *count == gaps->room ? gaps_grow(gaps) : BERTH_OK;
+            if (status)
                 return status;
+            BERTH_DCHECK(*count < gaps->room, "[L11] there is room for what is gathered");
             gaps->unsorted[(*count)++] =
                 (berth__taken_for){offsets[owner], offsets[owner] + p->piece_size[piece],
                                    p->piece_lower[piece], p->piece_upper[piece]};
@@ -100,12 +101,43 @@ static uint64_t sort_gathered(berth__gaps *gaps, uint32_t count)
     return UINT32_MAX;
 }
 
+#ifndef NDEBUG
+/* Whether intervals are in order, and those of the whole stretch apart; of many, the first few. */
+static bool gaps_is_valid(const berth__gaps *gaps)
+{
+    for (uint32_t k = 0; k < gaps->whole_count && k < 64; k++)
+        if (gaps->whole[k].from >= gaps->whole[k].to ||
+            (k > 0 && gaps->whole[k - 1].to >= gaps->whole[k].from))
+            return false;
+    for (uint32_t k = 0; k < gaps->part_count && k < 64; k++)
+        if (gaps->part[k].from >= gaps->part[k].to || gaps->part[k].lower >= gaps->part[k].upper ||
+            (k > 0 && gaps->part[k - 1].from > gaps->part[k].from))
+            return false;
+    return true;
+}
+
+/* Whether [from, to) meets none of the first few intervals during [lower, upper). */
+static bool place_is_free(const berth__gaps *gaps, uint64_t from, uint64_t to, uint32_t lower, uint32_t upper)
+{
+    for (uint32_t k = 0; k < gaps->whole_count && k < 64; k++)
+        if (gaps->whole[k].from < to && from < gaps->whole[k].to)
+            return false;
+    for (uint32_t k = 0; k < gaps->part_count && k < 64; k++)
+        if (gaps->part[k].from < to && from < gaps->part[k].to && gaps->part[k].lower < upper &&
+            lower < gaps->part[k].upper)
+            return false;
+    return true;
+}
+#endif
+
 berth_status berth__gaps_open(berth__gaps *gaps, const uint64_t *offsets, uint32_t lower, uint32_t upper)
 {
+    BERTH_DCHECK(lower < upper && upper <= gaps->overlap->prepared->column_count,
+                 "[L7] a stretch of columns is opened");
     uint32_t count = 0;
     gaps->whole_count = gaps->part_count = 0;
     berth_status status = gather(gaps, offsets, lower, upper, &count);
-    if (status != BERTH_OK || count == 0)
+    if (status || count == 0)
         return status;
     gaps->looked_at += count;
     const uint64_t mask = sort_gathered(gaps, count);
@@ -121,6 +153,8 @@ berth_status berth__gaps_open(berth__gaps *gaps, const uint64_t *offsets, uint32
             *last = (berth__taken){taken->from, taken->to};
         }
     }
+    BERTH_DCHECK(gaps->whole_count + gaps->part_count <= count && gaps_is_valid(gaps),
+                 "[L11] what is taken is in order");
     return BERTH_OK;
 }
 
@@ -159,28 +193,36 @@ uint64_t berth__gaps_find(berth__gaps *gaps, uint32_t item, uint64_t capacity)
         }
         at = taken.to > at ? taken.to : at;
     }
+    BERTH_DCHECK(best == BERTH_NO_OFFSET ||
+                     (best + size <= capacity && best == berth__item_align(p, item, best)),
+                 "[L14] a place is below the capacity, and aligned");
+    BERTH_DCHECK(best == BERTH_NO_OFFSET ||
+                     place_is_free(gaps, best, best + size, p->lower[item], p->upper[item]),
+                 "[L14] a place overlaps nothing that is taken");
     gaps->looked_at += whole + part / LOOKS_LIKE_ONE;
     return best;
 }
 
 static berth_status take_piece(berth__gaps *gaps, const berth__taken_for *taken)
 {
-    berth_status status = gaps->part_count == gaps->room ? grow(gaps) : BERTH_OK;
-    if (status != BERTH_OK)
+    berth_status status = gaps->part_count == gaps->room ? gaps_grow(gaps) : BERTH_OK;
+    if (status)
         return status;
     uint32_t to = gaps->part_count++;
     for (; to > 0 && gaps->part[to - 1].from > taken->from; to--)
         gaps->part[to] = gaps->part[to - 1];
     gaps->part[to] = *taken;
     gaps->looked_at += 1 + (gaps->part_count - to) / LOOKS_LIKE_ONE;
+    BERTH_DCHECK(gaps->part_count <= gaps->room && gaps_is_valid(gaps), "[L11] what is taken is in order");
     return BERTH_OK;
 }
 
 berth_status berth__gaps_take(berth__gaps *gaps, uint32_t item, uint64_t offset)
 {
     const berth__prepared *p = gaps->overlap->prepared;
+    BERTH_DCHECK(offset != BERTH_NO_OFFSET, "[L14] what is taken has a place");
     berth_status status = BERTH_OK;
-    for (uint32_t k = berth__piece_begin(p, item); k < berth__piece_end(p, item) && status == BERTH_OK; k++)
+    for (uint32_t k = berth__piece_begin(p, item); k < berth__piece_end(p, item) && !status; k++)
         status = take_piece(gaps, &(berth__taken_for){offset, offset + p->piece_size[k], p->piece_lower[k],
                                                       p->piece_upper[k]});
     return status;

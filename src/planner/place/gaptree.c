@@ -54,10 +54,22 @@ static bool make_room(berth__stretches *set)
     return true;
 }
 
+/* Moving so many takes as long as to look at one elsewhere in memory. */
+enum { MOVED_A_LOOK = 16 };
+
+#ifndef NDEBUG
+/* Whether stretches are in order and do not touch: the one at `at`, and its neighbours. */
+static bool is_apart(const berth__stretches *set, uint32_t at)
+{
+    const berth__stretch *s = &set->list[at];
+    return s->from < s->to && (at == 0 || s[-1].to < s->from) && (at + 1 == set->count || s->to < s[1].from);
+}
+#endif
+
 typedef enum taking { WAS_TAKEN, TAKEN, NO_MEMORY } taking;
 
 /* Adds a stretch; what it touches becomes one with it. */
-static taking take(berth__stretches *set, berth__stretch stretch)
+static taking take(berth__gaptree *tree, berth__stretches *set, berth__stretch stretch)
 {
     const uint32_t first = first_reaching(set, stretch.from);
     uint32_t end = first;
@@ -69,20 +81,24 @@ static taking take(berth__stretches *set, berth__stretch stretch)
     }
     if (end == first && !make_room(set))
         return NO_MEMORY;
-    if (end != first + 1)
+    if (end != first + 1) {
+        tree->looked_at += (set->count - end) / MOVED_A_LOOK;
         memmove(set->list + first + 1, set->list + end, (set->count - end) * sizeof *set->list);
+    }
     set->count = set->count + 1 - (end - first);
     set->list[first] = stretch;
+    BERTH_DCHECK(set->count <= set->room && is_apart(set, first),
+                 "[L11] stretches are in order, and those that touch are one");
     return TAKEN;
 }
 
 /* At one of the nodes a life is made of, and above it until a node knows already. */
 static bool take_at(berth__gaptree *tree, uint32_t node, berth__stretch stretch)
 {
-    if (take(&tree->whole[node], stretch) == NO_MEMORY)
+    if (take(tree, &tree->whole[node], stretch) == NO_MEMORY)
         return false;
     for (; node > 0; node /= 2) {
-        const taking taken = take(&tree->any[node], stretch);
+        const taking taken = take(tree, &tree->any[node], stretch);
         tree->looked_at++;
         if (taken != TAKEN)
             return taken == WAS_TAKEN;
@@ -93,7 +109,13 @@ static bool take_at(berth__gaptree *tree, uint32_t node, berth__stretch stretch)
 bool berth__gaptree_take(berth__gaptree *tree, uint32_t item, uint64_t offset)
 {
     const berth__prepared *p = tree->prepared;
+    BERTH_DCHECK(offset == berth__item_align(p, item, offset) || berth__item_fixed(p, item) == offset,
+                 "[L2] an offset keeps its alignment");
+    BERTH_DCHECK(offset <= INT64_MAX && p->size[item] <= INT64_MAX - offset,
+                 "[L3] what is placed ends within 63 bits");
     for (uint32_t k = berth__piece_begin(p, item); k < berth__piece_end(p, item); k++) {
+        BERTH_DCHECK(p->piece_lower[k] < p->piece_upper[k] && p->piece_upper[k] <= p->column_count,
+                     "[L7] a piece lives within the columns");
         const berth__stretch stretch = {offset, offset + p->piece_size[k]};
         uint32_t left = p->piece_lower[k] + tree->leaves, right = p->piece_upper[k] + tree->leaves;
         for (; left < right; left /= 2, right /= 2) {
@@ -131,6 +153,7 @@ static bool forbid(berth__gaptree *tree, const berth__stretches *set, uint64_t f
         tree->found[tree->found_count++] = (berth__stretch){s->from >= size ? s->from - size + 1 : 0, s->to};
     }
     tree->looked_at += 1 + set->count - first;
+    BERTH_DCHECK(tree->found_count <= tree->found_room, "[L11] there is room for what is found");
     return true;
 }
 
@@ -140,6 +163,7 @@ static bool forbid_piece(berth__gaptree *tree, uint32_t piece)
 {
     const berth__prepared *p = tree->prepared;
     const uint32_t from = p->piece_lower[piece] + tree->leaves, to = p->piece_upper[piece] + tree->leaves;
+    BERTH_DCHECK(from < to && to <= 2 * tree->leaves, "[L7] a piece lives within the columns");
     uint64_t floor = 0;
     for (uint32_t left = from, right = to; left < right; left /= 2, right /= 2) {
         if (left & 1)
@@ -168,8 +192,10 @@ static bool forbid_piece(berth__gaptree *tree, uint32_t piece)
 /* Runs of the sets are in order already: a merge sort from the runs that are there takes a few passes. */
 static void sort_found(berth__gaptree *tree)
 {
-    berth__stretch *from = tree->found, *to = tree->found + tree->found_room;
     const uint32_t count = tree->found_count;
+    if (!count)
+        return; /* there may be no array yet */
+    berth__stretch *from = tree->found, *to = tree->found + tree->found_room;
     for (bool sorted = false; !sorted;) {
         sorted = true;
         for (uint32_t first = 0; first < count;) {
@@ -190,6 +216,18 @@ static void sort_found(berth__gaptree *tree)
     if (from != tree->found)
         memcpy(tree->found, from, count * sizeof *from);
 }
+
+#ifndef NDEBUG
+/* Whether what was found is in order and forbids `offset` nowhere; of many, the first few are asked. */
+static bool found_spares(const berth__gaptree *tree, uint64_t offset)
+{
+    for (uint32_t k = 0; k < tree->found_count && k < 64; k++)
+        if ((tree->found[k].from <= offset && offset < tree->found[k].to) ||
+            (k > 0 && tree->found[k - 1].from > tree->found[k].from))
+            return false;
+    return true;
+}
+#endif
 
 bool berth__gaptree_find(berth__gaptree *tree, uint32_t item, uint64_t capacity, bool is_tight,
                          uint64_t *offset)
@@ -218,5 +256,9 @@ bool berth__gaptree_find(berth__gaptree *tree, uint32_t item, uint64_t capacity,
         if (k < tree->found_count && tree->found[k].to > at)
             at = tree->found[k].to;
     }
+    BERTH_DCHECK(*offset == BERTH_NO_OFFSET ||
+                     (*offset <= last && *offset == berth__item_align(p, item, *offset)),
+                 "[L14] a place is below the capacity, and aligned");
+    BERTH_DCHECK(found_spares(tree, *offset), "[L14] a place overlaps nothing that is taken");
     return true;
 }

@@ -26,6 +26,7 @@ static uint32_t *list_ends(const berth__prepared *p)
         first[c + 1] += first[c];
     for (uint32_t i = 0; i < p->item_count; i++)
         ends[first[p->upper[i]]++] = i;
+    BERTH_DCHECK(first[p->column_count] == p->item_count, "[L10] the list has every item");
     berth__heap_free(first);
     return ends;
 }
@@ -34,8 +35,8 @@ static uint32_t *list_ends(const berth__prepared *p)
  * so time does not order them: the longest-lived goes first, down in the arena, where it is in nobody's way.
  * An arena as large as the limit is given up.
  * A stop for want of steps is not heeded: this plan is worth its few, since it may be the only one. */
-static berth_status walk(berth__search *search, uint64_t limit, berth__blocks *blocks, const uint32_t *ends,
-                         uint32_t *block_of, uint64_t *offsets)
+static berth_status greedy_walk(berth__search *search, uint64_t limit, berth__blocks *blocks,
+                                const uint32_t *ends, uint32_t *block_of, uint64_t *offsets)
 {
     const berth__prepared *p = search->prepared;
     uint32_t ended = 0;
@@ -52,13 +53,15 @@ static berth_status walk(berth__search *search, uint64_t limit, berth__blocks *b
                 berth__blocks_take(blocks, p->size[i], berth__item_alignment(p, i), &block_of[i]);
             if (status)
                 return status;
+            BERTH_DCHECK(blocks->nodes[block_of[i]].start % berth__item_alignment(p, i) == 0,
+                         "[L2] an offset keeps its alignment");
             offsets[i] = blocks->nodes[block_of[i]].start;
             if (blocks->end >= limit)
                 return BERTH_OK;
             if (berth__search_step(search, 1) && search->stop != BERTH_STOP_STEPS)
                 return BERTH_OK;
         }
-        BERTH_DCHECK(first % 1024 || berth__blocks_is_valid(blocks), "blocks tile the arena");
+        BERTH_DCHECK(first % 1024 || berth__blocks_is_valid(blocks), "[L5] blocks tile the arena");
     }
     return BERTH_OK;
 }
@@ -77,7 +80,7 @@ berth_status berth__greedy_above(berth__search *search, uint64_t floor, uint64_t
     else /* what is below the floor is one block that is never given back */
         status = floor ? berth__blocks_take(&blocks, floor, 1, &ground) : BERTH_OK;
     if (!status)
-        status = walk(search, limit, &blocks, ends, block_of, offsets);
+        status = greedy_walk(search, limit, &blocks, ends, block_of, offsets);
     if (!status && search->stopped && search->stop == BERTH_STOP_CLOCK)
         berth__stack_above(p, offsets);
     *is_whole = !status && blocks.end < limit;
@@ -103,7 +106,7 @@ static berth_status by_time(berth__search *search)
     return status;
 }
 
-static berth_status run(berth__search *search)
+static berth_status greedy_run(berth__search *search)
 {
     const berth__prepared *p = search->prepared;
     if (berth__search_phase(search, "greedy") && search->stop == BERTH_STOP_CANCELLED)
@@ -114,4 +117,4 @@ static berth_status run(berth__search *search)
 }
 
 const berth__solver berth__solver_greedy = {
-    .name = "greedy", .about = "best fit in order of time, neighbours merged; fast", .run = run};
+    .name = "greedy", .about = "best fit in order of time, neighbours merged; fast", .run = greedy_run};

@@ -6,7 +6,7 @@
 
 enum { BLOCK = BERTH__HEIGHTS_BLOCK };
 
-static inline uint64_t larger(uint64_t a, uint64_t b)
+static inline uint64_t heights_larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -17,9 +17,14 @@ bool berth__heights_init(berth__heights *heights, uint32_t columns)
     *heights = (berth__heights){.leaves = 1, .columns = blocks * BLOCK};
     while (heights->leaves < blocks)
         heights->leaves *= 2;
-    heights->column = berth__heap_zalloc(heights->columns, sizeof *heights->column);
-    heights->node = berth__heap_zalloc((size_t)heights->leaves * 2, sizeof *heights->node);
-    return heights->column && heights->node;
+    BERTH_DCHECK(heights->leaves >= blocks && heights->columns > columns,
+                 "[L12] every column is below a leaf");
+    heights->column = berth__heap_alloc(heights->columns * sizeof *heights->column);
+    heights->node = berth__heap_alloc((size_t)heights->leaves * 2 * sizeof *heights->node);
+    if (!heights->column || !heights->node)
+        return false;
+    berth__heights_clear(heights);
+    return true;
 }
 
 void berth__heights_finish(berth__heights *heights)
@@ -39,7 +44,7 @@ static inline uint64_t most_of(const berth__heights *heights, uint32_t from, uin
 {
     uint64_t most = 0;
     for (uint32_t c = from; c < to; c++)
-        most = larger(most, heights->column[c]);
+        most = heights_larger(most, heights->column[c]);
     return most;
 }
 
@@ -47,42 +52,45 @@ uint64_t berth__heights_most(const berth__heights *heights, uint32_t from, uint3
 {
     const berth__heights_node *node = heights->node;
     uint32_t left = from / BLOCK, right = (to - 1) / BLOCK;
+    BERTH_DCHECK(from < to && to <= heights->columns, "[L7] a piece lives within the columns");
     uint64_t most;
     if (left == right)
         most = most_of(heights, from, to);
     else
-        most = larger(most_of(heights, from, (left + 1) * BLOCK), most_of(heights, right * BLOCK, to));
+        most =
+            heights_larger(most_of(heights, from, (left + 1) * BLOCK), most_of(heights, right * BLOCK, to));
     left += heights->leaves;
     right += heights->leaves;
-    most = larger(most, larger(node[left].whole, node[right].whole));
+    most = heights_larger(most, heights_larger(node[left].whole, node[right].whole));
     while (left != right && (left ^ right) != 1) { /* until the two paths are neighbours */
         if (!(left & 1))
-            most = larger(most, node[left + 1].most);
+            most = heights_larger(most, node[left + 1].most);
         if (right & 1)
-            most = larger(most, node[right - 1].most);
+            most = heights_larger(most, node[right - 1].most);
         left /= 2;
         right /= 2;
-        most = larger(most, larger(node[left].whole, node[right].whole));
+        most = heights_larger(most, heights_larger(node[left].whole, node[right].whole));
     }
     for (left /= 2; left; left /= 2)
-        most = larger(most, node[left].whole);
+        most = heights_larger(most, node[left].whole);
     return most;
 }
 
-static inline void cover(berth__heights_node *node, uint64_t height)
+static inline void heights_cover(berth__heights_node *node, uint64_t height)
 {
-    node->most = larger(node->most, height);
-    node->whole = larger(node->whole, height);
+    node->most = heights_larger(node->most, height);
+    node->whole = heights_larger(node->whole, height);
 }
 
 static inline void raise_columns(berth__heights *heights, uint32_t from, uint32_t to, uint64_t height)
 {
     for (uint32_t c = from; c < to; c++)
-        heights->column[c] = larger(heights->column[c], height);
+        heights->column[c] = heights_larger(heights->column[c], height);
 }
 
 void berth__heights_raise(berth__heights *heights, uint32_t from, uint32_t to, uint64_t height)
 {
+    BERTH_DCHECK(from < to && to <= heights->columns, "[L7] a piece lives within the columns");
     berth__heights_node *node = heights->node;
     uint32_t left = from / BLOCK, right = (to - 1) / BLOCK;
     if (left == right) {
@@ -93,18 +101,21 @@ void berth__heights_raise(berth__heights *heights, uint32_t from, uint32_t to, u
     }
     left += heights->leaves;
     right += heights->leaves;
-    node[left].most = larger(node[left].most, height);
-    node[right].most = larger(node[right].most, height);
+    node[left].most = heights_larger(node[left].most, height);
+    node[right].most = heights_larger(node[right].most, height);
     while (left != right && (left ^ right) != 1) {
         if (!(left & 1))
-            cover(&node[left + 1], height);
+            heights_cover(&node[left + 1], height);
         if (right & 1)
-            cover(&node[right - 1], height);
+            heights_cover(&node[right - 1], height);
         left /= 2;
         right /= 2;
-        node[left].most = larger(node[left].most, height);
-        node[right].most = larger(node[right].most, height);
+        node[left].most = heights_larger(node[left].most, height);
+        node[right].most = heights_larger(node[right].most, height);
     }
     for (left /= 2; left && node[left].most < height; left /= 2)
         node[left].most = height;
+    BERTH_DCHECK(node[1].most >= height &&
+                     (heights->columns > 512 || berth__heights_most(heights, from, to) >= height),
+                 "[L12] nodes are as high as what is below them");
 }

@@ -11,9 +11,11 @@ bool berth__maxtree_init(berth__maxtree *tree, uint32_t count)
     count = count ? count : 1;
     for (;;) {
         uint32_t padded = (count + FAN - 1) / FAN * FAN; /* so that every node is whole */
-        uint32_t *keys = berth__heap_zalloc(padded, sizeof *keys);
+        BERTH_DCHECK(tree->levels < BERTH__MAXTREE_LEVELS, "[L12] the levels suffice for every count");
+        uint32_t *keys = berth__heap_alloc(padded * sizeof *keys);
         if (!keys)
             return false;
+        memset(keys, 0, padded * sizeof *keys);
         tree->level[tree->levels] = keys;
         tree->count[tree->levels++] = count;
         if (count == 1)
@@ -37,16 +39,31 @@ static inline uint32_t largest_of_node(const uint32_t *node)
     return largest;
 }
 
+#ifndef NDEBUG
+/* Whether each node up from `at` holds the largest of its children. */
+static bool path_is_valid(const berth__maxtree *tree, uint32_t at)
+{
+    for (uint32_t k = 1; k < tree->levels; k++) {
+        at /= FAN;
+        if (tree->level[k][at] != largest_of_node(tree->level[k - 1] + (size_t)FAN * at))
+            return false;
+    }
+    return true;
+}
+#endif
+
 void berth__maxtree_rebuild(berth__maxtree *tree)
 {
     for (uint32_t k = 1; k < tree->levels; k++)
         for (uint32_t j = 0; j < tree->count[k]; j++)
             tree->level[k][j] = largest_of_node(tree->level[k - 1] + (size_t)FAN * j);
+    BERTH_DCHECK(tree->count[tree->levels - 1] == 1, "[L12] the last level is one node");
 }
 
 void berth__maxtree_set(berth__maxtree *tree, uint32_t at, uint32_t key)
 {
     uint32_t old = tree->level[0][at];
+    BERTH_DCHECK(at < tree->count[0], "[L12] a key of the tree");
     tree->level[0][at] = key;
     for (uint32_t k = 1; k < tree->levels; k++) {
         uint32_t *parent = &tree->level[k][at / FAN];
@@ -65,6 +82,7 @@ void berth__maxtree_set(berth__maxtree *tree, uint32_t at, uint32_t key)
 
 uint32_t berth__maxtree_best(const berth__maxtree *tree, uint32_t from, uint32_t to)
 {
+    BERTH_DCHECK(from >= to || to <= tree->count[0], "[L12] a range of the tree");
     uint32_t best = 0, best_at = UINT32_MAX, best_level = 0;
 #define LOOK(begin, end)                       \
     for (uint32_t j = (begin); j < (end); j++) \
@@ -92,6 +110,8 @@ uint32_t berth__maxtree_best(const berth__maxtree *tree, uint32_t from, uint32_t
         while (tree->level[best_level - 1][best_at] != best)
             best_at++;
     }
+    BERTH_DCHECK(tree->level[0][best_at] == best && (tree->levels > 2 || path_is_valid(tree, best_at)),
+                 "[L12] nodes hold the largest below");
     return best_at;
 }
 
@@ -121,5 +141,6 @@ uint32_t berth__maxtree_first(const berth__maxtree *tree, uint32_t from, uint32_
         while (tree->level[level - 1][at] < key)
             at++;
     }
+    BERTH_DCHECK(at >= from && tree->level[0][at] >= key, "[L12] a node is as large as one below it");
     return at;
 }

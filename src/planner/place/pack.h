@@ -1,5 +1,5 @@
-/* Phase B, first fit at the bound itself: in some order, each on the skyline or in the tightest gap, below a
- * lid. What does not fit is set aside and put back at the end. */
+/* Phase B, first fit at the bound itself: in some order, each in the lowest or the tightest room below a lid.
+ * What does not fit is set aside and put back at the end. */
 #ifndef BERTH_PLANNER_PLACE_PACK_H
 #define BERTH_PLANNER_PLACE_PACK_H
 
@@ -7,7 +7,8 @@
 
 typedef enum berth__pack_order {
     BERTH__PACK_TIGHT,        /* those of the fullest moments first, in 1,000 grades; then long lives */
-    BERTH__PACK_SIZE,         /* the largest first, then long lives */
+    BERTH__PACK_SIZE,         /* the largest first, then those that end last */
+    BERTH__PACK_SIZE_LATE,    /* the largest first, then those that start last */
     BERTH__PACK_TIGHT_COARSE, /* as the first, in 50 grades */
     BERTH__PACK_ORDERS,
 } berth__pack_order;

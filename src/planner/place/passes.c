@@ -32,6 +32,7 @@ enum {
     LIFE_CLASSES = 64,        /* half powers of two in 32 bits */
     CLASSES = 64 * 64,        /* contention and life together */
     LEFT_AT_MOST = 1000,      /* more than this after all gaps: the order does not suit the problem */
+    POOL_STEPS = 8,           /* what one takes at least that finds no place on the skyline, about */
     PIECES_AT_MOST = 1 << 17, /* in one window: each costs 80 bytes, and a look for every item */
     LOOKS_A_STEP = 16,
     COLUMNS_AT_MOST = 1 << 30 /* so that the number of a window has 28 bits */
@@ -70,6 +71,7 @@ typedef struct pass {
 /* The length of a life on a scale of half powers of two: 2 log2, rounded down. */
 static unsigned life_class(uint32_t life, bool fine)
 {
+    BERTH_DCHECK(life > 0, "[L7] every item has a life");
     const unsigned whole = life > 1 ? 31U - (unsigned)__builtin_clz(life) : 0;
     const bool upper_half = fine && (uint64_t)life * life >= (uint64_t)2 << (2 * whole);
     return 2 * whole + upper_half;
@@ -103,6 +105,8 @@ static berth_status classify(pass *s, const grading *g)
     for (uint32_t i = 0; i < s->p->item_count; i++) {
         const unsigned grade = graded ? grade_of(s, i, g) : 0;
         const unsigned life = life_class(s->p->upper[i] - s->p->lower[i], g->fine_lives);
+        BERTH_DCHECK(grade * LIFE_CLASSES + life < CLASSES,
+                     "[L10] there is a class for every grade and life");
         s->class_of[i] = (uint16_t)(CLASSES - 1 - (grade * LIFE_CLASSES + life));
     }
     if (graded)
@@ -122,6 +126,7 @@ static berth_status make_list(pass *s)
         first[c + 1] += first[c];
     for (uint32_t i = 0; i < s->p->item_count; i++)
         s->list[first[s->class_of[i]]++] = i;
+    BERTH_DCHECK(first[CLASSES - 1] == s->p->item_count, "[L10] the list has every item");
     berth__heap_free(first);
     return BERTH_OK;
 }
@@ -131,6 +136,7 @@ static berth_status make_list(pass *s)
 static void raise_over(pass *s, uint32_t item)
 {
     const berth__prepared *p = s->p;
+    BERTH_DCHECK(s->offsets[item] <= INT64_MAX, "[L14] what is built over has a place");
     for (uint32_t k = berth__piece_begin(p, item); k < berth__piece_end(p, item); k++)
         berth__heights_raise(&s->heights, p->piece_lower[k], p->piece_upper[k],
                              s->offsets[item] + p->piece_size[k]);
@@ -152,7 +158,7 @@ static bool is_over(pass *s, uint64_t looks)
     return berth__search_step(s->search, looks / LOOKS_A_STEP) || s->search->steps > s->step_limit;
 }
 
-/* Pins first, since they cannot give way; then the list. False: time to stop. */
+/* Pins first, since they cannot give way; then the list. False: time to stop, or soon. */
 static bool place_on_skyline(pass *s)
 {
     const berth__prepared *p = s->p;
@@ -169,9 +175,14 @@ static bool place_on_skyline(pass *s)
             return false;
         const uint64_t offset = height_under(s, item);
         if (offset > s->capacity || s->capacity - offset < p->size[item]) {
+            BERTH_DCHECK(s->pool_count <= k, "[L10] what has no place is in the pool once");
             s->pool[s->pool_count++] = item;
+            if (s->pool_count > (s->step_limit - s->search->steps) / POOL_STEPS) /* not to be finished */
+                return false;
             continue;
         }
+        BERTH_DCHECK(offset == berth__item_align(p, item, offset) && offset + p->size[item] <= s->capacity,
+                     "[L14] nothing is placed above the lid");
         s->offsets[item] = offset;
         raise_over(s, item);
     }
@@ -210,6 +221,8 @@ static berth_status sort_pool(pass *s, uint64_t **sorted)
     for (uint32_t k = 0; k < count; k++) {
         const uint32_t item = (uint32_t)keys[k], lower = s->p->lower[item];
         const unsigned level = level_of(s->p->upper[item] - lower);
+        BERTH_DCHECK(level <= WINDOW_LEVELS && lower / hop_of(level) < (uint64_t)1 << 28,
+                     "[L10] the number of a window has 28 bits");
         keys[k] = (uint64_t)(WINDOW_LEVELS + 1 - level) << 60 | lower / hop_of(level) << 32 | item;
     }
     berth__sort_keys(keys, keys + count, count, 32, 64);
@@ -223,6 +236,7 @@ static berth_status fill_window(pass *s, const uint64_t *sorted, uint32_t from, 
     const uint64_t window = sorted[from] >> 32, hop = hop_of(WINDOW_LEVELS + 1 - (unsigned)(window >> 28));
     const uint64_t lower = (window & 0xfffffff) * hop, upper = lower + 2 * hop;
     const uint32_t end = upper < s->p->column_count ? (uint32_t)upper : s->p->column_count;
+    BERTH_DCHECK(lower < end, "[L7] a window has columns");
     uint32_t k = from;
     if (berth__overlap_count(&s->overlap, (uint32_t)lower, end) > PIECES_AT_MOST) {
         for (; k < count && sorted[k] >> 32 == window; k++)
@@ -231,12 +245,15 @@ static berth_status fill_window(pass *s, const uint64_t *sorted, uint32_t from, 
         return BERTH_OK;
     }
     berth_status status = berth__gaps_open(&s->gaps, s->offsets, (uint32_t)lower, end);
-    for (; k < count && sorted[k] >> 32 == window && status == BERTH_OK; k++) {
+    for (; k < count && sorted[k] >> 32 == window && !status; k++) {
         const uint32_t item = (uint32_t)sorted[k];
+        BERTH_DCHECK(s->p->lower[item] >= lower && s->p->upper[item] <= end,
+                     "[L10] an item lies whole in its window");
         const uint64_t offset = berth__gaps_find(&s->gaps, item, s->capacity);
         if (offset == BERTH_NO_OFFSET) {
             s->pool[s->pool_count++] = item;
         } else {
+            BERTH_DCHECK(s->offsets[item] == BERTH_NO_OFFSET, "[L2] an item is placed once");
             s->offsets[item] = offset;
             status = berth__gaps_take(&s->gaps, item, offset);
         }
@@ -256,11 +273,12 @@ static berth_status place_in_gaps(pass *s)
     uint64_t *sorted;
     berth_status status = sort_pool(s, &sorted);
     s->pool_count = 0;
-    for (uint32_t k = 0; k < count && status == BERTH_OK;) {
+    for (uint32_t k = 0; k < count && !status;) {
         status = fill_window(s, sorted, k, count, &k);
         if (s->search->stopped || s->search->steps > s->step_limit || s->pool_count > LEFT_AT_MOST)
             break;
     }
+    BERTH_DCHECK(s->pool_count <= count, "[L10] no more find no gap than look for one");
     berth__heap_free(sorted);
     return status;
 }
@@ -270,9 +288,10 @@ static berth_status place_rest(pass *s)
 {
     for (uint32_t k = 0; k < s->pool_count; k++) {
         const uint32_t item = s->pool[k];
+        BERTH_DCHECK(s->offsets[item] == BERTH_NO_OFFSET, "[L2] an item is placed once");
         s->overlap.looked_at = 0;
         berth_status status = berth__overlap_look(&s->overlap, s->offsets, item);
-        if (status != BERTH_OK || is_over(s, s->overlap.looked_at + 4 * (uint64_t)s->overlap.found_count))
+        if (status || is_over(s, s->overlap.looked_at + 4 * (uint64_t)s->overlap.found_count))
             return status;
         s->offsets[item] = berth__overlap_fit(&s->overlap, item, INT64_MAX, false);
     }
@@ -303,25 +322,24 @@ static void pass_finish(pass *s)
     berth__overlap_finish(&s->overlap);
 }
 
-static berth_status run(pass *s, berth__pass_order order, uint64_t *peak)
+static berth_status passes_run(pass *s, berth__pass_order order, uint64_t *peak)
 {
     berth_status status = pass_init(s);
     status = status ? status : classify(s, &gradings[order]);
     status = status ? status : make_list(s);
-    if (status != BERTH_OK || !place_on_skyline(s))
+    if (status || !place_on_skyline(s))
         return status;
     if (s->pool_count) {
         status = berth__overlap_init(&s->overlap, s->p);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         berth__gaps_init(&s->gaps, &s->overlap);
         status = place_in_gaps(s);
-        if (status != BERTH_OK || s->search->stopped || s->search->steps > s->step_limit ||
-            s->pool_count > LEFT_AT_MOST)
+        if (status || s->search->stopped || s->search->steps > s->step_limit || s->pool_count > LEFT_AT_MOST)
             return status;
         status = place_rest(s);
     }
-    if (status == BERTH_OK && s->pool_count == 0)
+    if (!status && s->pool_count == 0)
         *peak = berth__prepared_peak(s->p, s->offsets);
     return status;
 }
@@ -338,7 +356,7 @@ berth_status berth__pass_run(berth__search *search, berth__pass_order order, uin
     if (s.p->item_count == 0 || s.p->column_count > COLUMNS_AT_MOST)
         return BERTH_OK;
     memset(offsets, 0xff, (size_t)s.p->item_count * sizeof *offsets); /* BERTH_NO_OFFSET */
-    berth_status status = run(&s, order, peak);
+    berth_status status = passes_run(&s, order, peak);
     /* Time is up before there was any plan: half a pass is better than nothing. */
     if (!status && *peak == UINT64_MAX && search->best_peak == UINT64_MAX && search->stopped &&
         search->stop == BERTH_STOP_CLOCK)

@@ -18,6 +18,8 @@
 static uint32_t own_lowest(const berth__pins *pins, uint32_t node)
 {
     const uint32_t at = pins->first[node] + pins->passed[node];
+    BERTH_DCHECK(node < 2 * pins->leaves && at <= pins->first[node + 1],
+                 "[L12] no more pins of a node are reached than it has");
     return at < pins->first[node + 1] ? pins->list[at] : BERTH__NO_PIN;
 }
 
@@ -49,6 +51,8 @@ static bool hang_up(berth__pins *pins, uint32_t count)
         FOR_NODES(pins, pins->pin[k].lower, pins->pin[k].upper,
                   { pins->list[pins->first[node] + pins->passed[node]++] = k; })
     for (uint32_t node = nodes; node-- > 1;) {
+        BERTH_DCHECK(pins->first[node] + pins->passed[node] == pins->first[node + 1],
+                     "[L12] every pin hangs where it was counted");
         pins->passed[node] = 0;
         update(pins, node);
     }
@@ -79,6 +83,7 @@ void berth__pins_finish(berth__pins *pins)
 /* Whatever hangs above a border of the stretch covers that border. */
 uint32_t berth__pins_lowest(const berth__pins *pins, uint32_t lower, uint32_t upper)
 {
+    BERTH_DCHECK(lower < upper && upper <= pins->leaves, "[L7] a stretch of columns is asked for");
     uint32_t lowest = BERTH__NO_PIN;
     FOR_NODES(pins, lower, upper, { lowest = lower_of(lowest, pins->lowest[node]); })
     for (uint32_t node = (lower + pins->leaves) / 2; node; node /= 2)
@@ -91,8 +96,10 @@ uint32_t berth__pins_lowest(const berth__pins *pins, uint32_t lower, uint32_t up
 void berth__pins_take(berth__pins *pins, uint32_t number)
 {
     const berth__pin *pin = &pins->pin[number];
+    BERTH_DCHECK(berth__pins_lowest(pins, pin->lower, pin->upper) == number,
+                 "[L12] the lowest pin is taken first");
     FOR_NODES(pins, pin->lower, pin->upper, {
-        BERTH_DCHECK(own_lowest(pins, node) == number, "pins are reached from below");
+        BERTH_DCHECK(own_lowest(pins, node) == number, "[L12] pins are reached from below");
         pins->passed[node]++;
         update(pins, node);
     })

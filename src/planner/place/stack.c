@@ -25,6 +25,7 @@ typedef struct stacking {
 /* Four classes for the sizes whose last but one has so many bits. */
 static unsigned class_of(uint64_t size)
 {
+    BERTH_DCHECK(size > 0, "[L7] every piece has a size");
     const unsigned bits = berth__bits_of(size - 1);
     return bits <= 2 ? (unsigned)(size - 1) : 4 * (bits - 2) + (unsigned)(((size - 1) >> (bits - 3)) & 3);
 }
@@ -41,16 +42,19 @@ static void leave_places(stacking *s, uint32_t column)
     for (; s->column <= column; s->column++)
         for (uint32_t i = s->ending[s->column], next; i != NONE; i = next) {
             const unsigned class = class_of(s->p->size[i]);
+            BERTH_DCHECK(class < CLASSES && s->p->upper[i] == s->column,
+                         "[L10] places are left where lives end");
             next = s->next[i];
             s->next[i] = s->free_place[class];
             s->free_place[class] = i;
         }
 }
 
-static void put(stacking *s, uint32_t item)
+static void stack_put(stacking *s, uint32_t item)
 {
     const berth__prepared *p = s->p;
     const unsigned class = class_of(p->size[item]);
+    BERTH_DCHECK(s->offsets[item] == BERTH_NO_OFFSET, "[L2] an item is placed once");
     if (!s->ending) {
         s->offsets[item] = berth__item_align(p, item, s->top);
         s->top = s->offsets[item] + p->size[item];
@@ -59,6 +63,9 @@ static void put(stacking *s, uint32_t item)
     leave_places(s, p->lower[item]);
     const uint32_t free_place = s->free_place[class];
     if (free_place != NONE && s->offsets[free_place] % berth__item_alignment(p, item) == 0) {
+        BERTH_DCHECK(p->upper[free_place] <= p->lower[item] &&
+                         class_size(p->size[free_place]) >= p->size[item],
+                     "[L14] a place that is reused is free, and large enough");
         s->offsets[item] = s->offsets[free_place];
         s->free_place[class] = s->next[free_place];
     } else {
@@ -80,7 +87,8 @@ uint64_t berth__stack_above(const berth__prepared *p, uint64_t *offsets)
         if (offsets[i] != BERTH_NO_OFFSET && offsets[i] + p->size[i] > s.top)
             s.top = offsets[i] + p->size[i];
     }
-    if (p->horizon < (uint64_t)1 << 61) /* so that rounding up cannot overflow */
+    /* Rounding up adds a quarter at most, which must stay within 63 bits too. */
+    if (p->horizon < INT64_MAX / p->unit_bytes / 5 * 4)
         s.ending = berth__heap_alloc(columns * sizeof *s.ending);
     s.next = berth__heap_alloc((size_t)p->item_count * sizeof *s.next);
     if (s.ending && s.next) {
@@ -91,8 +99,9 @@ uint64_t berth__stack_above(const berth__prepared *p, uint64_t *offsets)
     }
     for (uint32_t i = 0; i < p->item_count; i++) /* in order of their first column */
         if (offsets[i] == BERTH_NO_OFFSET)
-            put(&s, i);
+            stack_put(&s, i);
     berth__heap_free(s.ending);
     berth__heap_free(s.next);
+    BERTH_DCHECK(berth__prepared_peak(p, offsets) <= s.top, "[L3] nothing ends above the top");
     return berth__prepared_peak(p, offsets);
 }

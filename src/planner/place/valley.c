@@ -73,6 +73,8 @@ static uint32_t item_at(const valley *v, uint32_t position)
  * products are left: the same bits on every machine. */
 static uint32_t score_key(const valley *v, uint32_t position, berth__valley_score score)
 {
+    BERTH_DCHECK(v->lower[position] < v->upper[position] && v->upper[position] <= v->columns,
+                 "[L7] every item has a life within the columns");
     double life = (double)(v->upper[position] - v->lower[position]);
     double size = (double)v->prepared->size[item_at(v, position)];
     double value = life;
@@ -104,6 +106,7 @@ static void fill_trees(valley *v, berth__valley_score score)
         if (berth__item_fixed(v->prepared, item_at(v, p)) != BERTH_NO_OFFSET)
             continue;
         uint32_t key = score_key(v, p, score);
+        BERTH_DCHECK(key > 0, "[L12] what can be chosen has a key");
         v->best_by_start.level[0][p] = key;
         v->best_by_end.level[0][v->rank_by_end[p]] = key;
         v->soonest.level[0][p] = v->columns - v->upper[p] + 1;
@@ -115,6 +118,9 @@ static void fill_trees(valley *v, berth__valley_score score)
 
 static void take_from_trees(valley *v, uint32_t position)
 {
+    BERTH_DCHECK(berth__maxtree_key(&v->best_by_start, position) > 0 &&
+                     berth__maxtree_key(&v->soonest, position) > 0,
+                 "[L2] an item is placed once");
     berth__maxtree_set(&v->best_by_start, position, 0);
     berth__maxtree_set(&v->best_by_end, v->rank_by_end[position], 0);
     berth__maxtree_set(&v->soonest, position, 0);
@@ -127,6 +133,7 @@ static void count_into(uint32_t *first, uint32_t columns, const uint32_t *column
         first[column_of[p] + 1]++;
     for (uint32_t c = 0; c <= columns; c++)
         first[c + 1] += first[c];
+    BERTH_DCHECK(first[columns + 1] == count, "[L10] every item is in a column");
 }
 
 /* by_end from the order by start: stable counting by `upper` keeps `lower` ascending within. */
@@ -135,6 +142,7 @@ static void order_by_end(valley *v)
     count_into(v->end_first, v->columns, v->upper, v->count);
     for (uint32_t p = 0; p < v->count; p++) {
         uint32_t rank = v->end_first[v->upper[p]]++;
+        BERTH_DCHECK(rank < v->count, "[L10] the order by end has every item");
         v->by_end[rank] = p;
         v->rank_by_end[p] = rank;
     }
@@ -155,6 +163,8 @@ static berth_status mirror(valley *v)
         lower[k] = v->columns - v->upper[p];
         upper[k] = v->columns - v->lower[p];
         item[k] = p;
+        BERTH_DCHECK(lower[k] < upper[k] && (k == 0 || lower[k - 1] <= lower[k]),
+                     "[L8] mirrored items are in order too");
     }
     v->lower = lower;
     v->upper = upper;
@@ -203,6 +213,7 @@ static berth_status collect_pins(valley *v)
     v->pin = berth__heap_alloc(((size_t)pieces + 1) * sizeof *v->pin);
     for (uint32_t k = 0; v->pin && k < items; k++)
         v->pins_left = add_pins(v, order[k], v->pins_left);
+    BERTH_DCHECK(!v->pin || v->pins_left == pieces, "[L10] every piece that is pinned is a pin");
     const bool ok = v->pin && berth__pins_init(&v->pins, v->pin, pieces, v->columns);
     v->free_left = v->count - items;
     berth__heap_free(order);
@@ -226,7 +237,7 @@ static berth_status valley_init(valley *v, unsigned variant)
     order_by_end(v);
     if (variant >= BERTH__VALLEY_SCORES) {
         berth_status status = mirror(v);
-        if (status != BERTH_OK)
+        if (status)
             return status;
     }
     count_into(v->start_first, v->columns, v->lower, v->count);
@@ -253,6 +264,18 @@ static void valley_finish(valley *v)
     berth__maxtree_finish(&v->best_by_end);
     berth__maxtree_finish(&v->soonest);
 }
+
+#ifndef NDEBUG
+/* Whether a segment is linked both ways, and higher or lower than what borders it. */
+static bool segment_is_valid(const valley *v, uint32_t segment)
+{
+    const uint32_t next = v->next[segment], previous = v->previous[segment];
+    return segment < next && next <= v->columns &&
+           (next == v->columns || (v->previous[next] == segment && v->height[next] != v->height[segment])) &&
+           (previous == NONE ? segment == 0
+                             : v->next[previous] == segment && v->height[previous] != v->height[segment]);
+}
+#endif
 
 /* The height of what borders a segment; the ends of time are infinitely high. */
 static uint64_t left_wall(const valley *v, uint32_t segment)
@@ -284,14 +307,17 @@ static uint32_t merge(valley *v, uint32_t segment)
         set_previous(v, v->next[left], left);
         segment = left;
     }
+    BERTH_DCHECK(segment_is_valid(v, segment),
+                 "[L13] segments are linked both ways, and differ from their neighbours");
     return segment;
 }
 
 /* Raises [from, to) of the segment to `top`, and returns the segment there. */
-static uint32_t cover(valley *v, uint32_t segment, uint32_t from, uint32_t to, uint64_t top)
+static uint32_t valley_cover(valley *v, uint32_t segment, uint32_t from, uint32_t to, uint64_t top)
 {
     const uint64_t floor = v->height[segment];
-    BERTH_DCHECK(from >= segment && to <= v->next[segment] && top > floor, "a valley holds what it gets");
+    BERTH_DCHECK(from >= segment && to <= v->next[segment] && top > floor,
+                 "[L13] a valley holds what it gets");
     v->peak = top > v->peak ? top : v->peak;
     if (to < v->next[segment]) {
         v->next[to] = v->next[segment];
@@ -311,13 +337,16 @@ static uint32_t cover(valley *v, uint32_t segment, uint32_t from, uint32_t to, u
 }
 
 /* Puts an item on the segment that contains its life, and returns the segment above it. */
-static uint32_t place(valley *v, uint32_t segment, uint32_t position, uint64_t offset)
+static uint32_t valley_place(valley *v, uint32_t segment, uint32_t position, uint64_t offset)
 {
     const uint32_t item = item_at(v, position);
     take_from_trees(v, position);
+    BERTH_DCHECK(v->free_left > 0 && v->offsets[item] == BERTH_NO_OFFSET, "[L2] an item is placed once");
+    BERTH_DCHECK(offset >= v->height[segment] && offset == berth__item_align(v->prepared, item, offset),
+                 "[L14] nothing is placed below the skyline");
     v->free_left--;
     v->offsets[item] = offset;
-    return cover(v, segment, v->lower[position], v->upper[position], offset + v->prepared->size[item]);
+    return valley_cover(v, segment, v->lower[position], v->upper[position], offset + v->prepared->size[item]);
 }
 
 /* The first position in [from, to) of the order by start whose upper is at least `column`. */
@@ -349,6 +378,7 @@ static uint32_t first_starting_at(const valley *v, uint32_t from, uint32_t to, u
 /* The item for the valley [left, right), or NONE: wall to wall, else touching a wall, else inside. */
 static uint32_t choose(const valley *v, uint32_t left, uint32_t right)
 {
+    BERTH_DCHECK(left < right && right <= v->columns, "[L13] a valley has columns");
     const uint32_t begin = v->start_first[left], end = v->start_first[left + 1];
     const uint32_t spans = first_ending_at(v, begin, end, right);
     const uint32_t longer = first_ending_at(v, spans, end, right + 1);
@@ -374,6 +404,7 @@ static uint32_t choose(const valley *v, uint32_t left, uint32_t right)
 
 static uint32_t raise(valley *v, uint32_t segment, uint64_t height)
 {
+    BERTH_DCHECK(height > v->height[segment] && height != UINT64_MAX, "[L13] a floor rises to a wall");
     v->height[segment] = height;
     return merge(v, segment);
 }
@@ -385,35 +416,38 @@ static uint32_t fill_below_pins(valley *v, uint32_t segment)
     const uint64_t floor = v->height[segment];
     const uint32_t pin = berth__pins_lowest(&v->pins, segment, right);
     const uint64_t ceiling = pin == BERTH__NO_PIN ? UINT64_MAX : v->prepared->fixed[v->pin[pin].item];
+    BERTH_DCHECK(ceiling >= floor, "[L13] no pin is built over");
     const uint32_t position = ceiling == floor ? NONE : choose(v, segment, right);
     if (position != NONE) {
         const uint32_t item = item_at(v, position);
         const uint64_t offset = berth__item_align(v->prepared, item, floor);
         if (offset + v->prepared->size[item] <= ceiling)
-            return place(v, segment, position, offset);
+            return valley_place(v, segment, position, offset);
     }
     if (ceiling == floor) { /* all its columns are this low: none may be higher, lower ones are walls away */
         const berth__pin *reached = &v->pin[pin];
+        BERTH_DCHECK(v->pins_left > 0 && reached->lower >= segment && reached->upper <= right,
+                     "[L13] a pin is reached when its columns are all as low");
         berth__pins_take(&v->pins, pin);
         v->pins_left--;
-        return cover(v, segment, reached->lower, reached->upper,
-                     ceiling + v->prepared->piece_size[reached->piece]);
+        return valley_cover(v, segment, reached->lower, reached->upper,
+                            ceiling + v->prepared->piece_size[reached->piece]);
     }
     uint64_t wall =
         left_wall(v, segment) < right_wall(v, segment) ? left_wall(v, segment) : right_wall(v, segment);
     return raise(v, segment, ceiling < wall ? ceiling : wall);
 }
 
-static uint32_t fill(valley *v, uint32_t segment)
+static uint32_t valley_fill(valley *v, uint32_t segment)
 {
     const uint32_t position = choose(v, segment, v->next[segment]);
     if (position == NONE) {
         uint64_t left = left_wall(v, segment), right = right_wall(v, segment);
-        BERTH_DCHECK(left != UINT64_MAX || right != UINT64_MAX, "wall to wall everything fits");
+        BERTH_DCHECK(left != UINT64_MAX || right != UINT64_MAX, "[L13] wall to wall everything fits");
         return raise(v, segment, left < right ? left : right);
     }
-    return place(v, segment, position,
-                 berth__item_align(v->prepared, item_at(v, position), v->height[segment]));
+    return valley_place(v, segment, position,
+                        berth__item_align(v->prepared, item_at(v, position), v->height[segment]));
 }
 
 /* Time to stop. The first plan is completed: with few steps left as it was meant to be, since any other would
@@ -433,6 +467,8 @@ static void fill_all(valley *v)
     uint32_t segment = 0;
     uint64_t walked = 0;
     while (v->free_left || v->pins_left) {
+        BERTH_DCHECK(segment_is_valid(v, segment),
+                     "[L13] segments are linked both ways, and differ from their neighbours");
         const uint64_t height = v->height[segment], left = left_wall(v, segment),
                        right = right_wall(v, segment);
         if (left < height && left <= right) {
@@ -450,7 +486,7 @@ static void fill_all(valley *v)
         if (v->peak >= v->limit)
             break;
         walked = 0;
-        segment = v->pins_left ? fill_below_pins(v, segment) : fill(v, segment);
+        segment = v->pins_left ? fill_below_pins(v, segment) : valley_fill(v, segment);
     }
     if (v->peak >= v->limit)
         v->peak = UINT64_MAX;
@@ -473,10 +509,12 @@ berth_status berth__valley_run(berth__search *search, unsigned variant, uint64_t
         return BERTH_OK;
     memset(offsets, 0xff, (size_t)v.count * sizeof *offsets); /* BERTH_NO_OFFSET */
     berth_status status = valley_init(&v, variant);
-    if (status == BERTH_OK)
+    if (!status)
         fill_all(&v);
     else
         status = berth__fail(status, "no memory to place %u items", v.count);
+    BERTH_DCHECK(status || v.peak >= limit || berth__prepared_peak(prepared, offsets) == v.peak,
+                 "[L3] the peak is the largest end");
     *peak = v.peak;
     valley_finish(&v);
     return status;

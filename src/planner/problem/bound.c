@@ -11,8 +11,10 @@ void berth__bound_loads(const berth__prepared *prepared, uint64_t *load)
         if (prepared->piece_upper[k] < prepared->column_count)
             load[prepared->piece_upper[k]] -= prepared->piece_size[k];
     }
-    for (uint32_t c = 1; c < prepared->column_count; c++)
+    for (uint32_t c = 1; c < prepared->column_count; c++) {
         load[c] += load[c - 1];
+        BERTH_DCHECK(load[c] <= INT64_MAX, "[L9] no more ends than has begun");
+    }
 }
 
 /* What all offsets are multiples of: the smallest alignment, since alignments are powers of two times a unit.
@@ -22,6 +24,7 @@ static uint64_t common_alignment(const berth__prepared *prepared)
     uint64_t common = prepared->alignment ? UINT64_MAX : 1;
     for (uint32_t i = 0; i < prepared->item_count; i++) {
         uint64_t alignment = berth__item_alignment(prepared, i);
+        BERTH_DCHECK(alignment > 0, "[L8] alignments are from 1 on");
         common = alignment < common ? alignment : common;
     }
     for (uint32_t i = 0; i < prepared->item_count; i++)
@@ -72,6 +75,7 @@ static berth_status raise_by_alignment(const berth__prepared *prepared, uint64_t
         if (load[top] <= *best)
             break;
         uint64_t bound = load[top] - largest_gap(prepared, top, alignment);
+        BERTH_DCHECK(bound <= load[top] && load[top] <= INT64_MAX, "[L9] only what is live is rounded up");
         *best = bound > *best ? bound : *best;
         load[top] = 0;
     }
@@ -89,6 +93,8 @@ berth_status berth__bound(const berth__prepared *prepared, uint64_t *bound)
     }
     uint64_t alignment = common_alignment(prepared);
     berth_status status = alignment > 1 ? raise_by_alignment(prepared, alignment, &best) : BERTH_OK;
+    BERTH_DCHECK(status || prepared->item_count == 0 || best <= prepared->horizon,
+                 "[L3] no bound is above the plan that puts all on each other");
     *bound = best;
     return status;
 }

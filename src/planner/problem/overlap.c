@@ -7,6 +7,7 @@
 
 static unsigned level_of(const berth__prepared *p, uint32_t piece)
 {
+    BERTH_DCHECK(p->piece_lower[piece] < p->piece_upper[piece], "[L7] every piece has a life");
     return berth__bits_of(p->piece_upper[piece] - p->piece_lower[piece] - 1U);
 }
 
@@ -28,11 +29,47 @@ static berth_status distribute(berth__overlap *overlap)
     memcpy(at, overlap->level_first, sizeof at);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t piece = sorted ? (uint32_t)sorted[k] : k;
+        BERTH_DCHECK(at[level_of(p, piece)] < overlap->level_first[level_of(p, piece) + 1],
+                     "[L10] a level has room for its own");
         overlap->pieces[at[level_of(p, piece)]++] = piece;
     }
     berth__heap_free(sorted);
     return BERTH_OK;
 }
+
+#ifndef NDEBUG
+/* Whether every level has the pieces of its length in order of their first column, and all levels together have all. */
+static bool overlap_is_valid(const berth__overlap *overlap)
+{
+    const berth__prepared *p = overlap->prepared;
+    for (unsigned level = 0; level < BERTH__OVERLAP_LEVELS; level++)
+        for (uint32_t at = overlap->level_first[level]; at < overlap->level_first[level + 1]; at++) {
+            const uint32_t piece = overlap->pieces[at];
+            if (piece >= p->piece_count || level_of(p, piece) != level ||
+                (at > overlap->level_first[level] &&
+                 p->piece_lower[overlap->pieces[at - 1]] > p->piece_lower[piece]))
+                return false;
+        }
+    return overlap->level_first[0] == 0 && overlap->level_first[BERTH__OVERLAP_LEVELS] == p->piece_count;
+}
+
+static bool found_is_sorted(const berth__overlap *overlap)
+{
+    for (uint32_t k = 1; k < overlap->found_count; k++)
+        if (overlap->found[k - 1].from > overlap->found[k].from)
+            return false;
+    return true;
+}
+
+/* Whether nothing that was found forbids `offset`; of many, only the first few are asked. */
+static bool offset_is_free(const berth__overlap *overlap, uint64_t offset)
+{
+    for (uint32_t k = 0; k < overlap->found_count && k < 64; k++)
+        if (overlap->found[k].from <= offset && offset < overlap->found[k].to)
+            return false;
+    return true;
+}
+#endif
 
 berth_status berth__overlap_init(berth__overlap *overlap, const berth__prepared *p)
 {
@@ -51,13 +88,14 @@ berth_status berth__overlap_init(berth__overlap *overlap, const berth__prepared 
     for (unsigned level = 0; level < BERTH__OVERLAP_LEVELS; level++)
         first[level + 1] += first[level];
     berth_status status = distribute(overlap);
-    if (status != BERTH_OK) {
+    if (status) {
         berth__overlap_finish(overlap);
         return status;
     }
     for (uint32_t i = 0; p->piece_first && i < p->item_count; i++)
         for (uint32_t k = p->piece_first[i]; k < p->piece_first[i + 1]; k++)
             overlap->item_of_piece[k] = i;
+    BERTH_DCHECK(overlap_is_valid(overlap), "[L10] the index has every piece in its level, in order");
     return BERTH_OK;
 }
 
@@ -72,8 +110,9 @@ void berth__overlap_finish(berth__overlap *overlap)
     *overlap = (berth__overlap){0};
 }
 
-static berth_status grow(berth__overlap *overlap)
+static berth_status overlap_grow(berth__overlap *overlap)
 {
+    BERTH_DCHECK(overlap->found_count == overlap->found_room, "[L10] the lists grow when they are full");
     uint32_t room = overlap->found_room ? overlap->found_room * 2 : 256;
     berth__forbidden *found = berth__heap_realloc(overlap->found, room * sizeof *found);
     if (found)
@@ -96,6 +135,7 @@ static berth_status grow(berth__overlap *overlap)
 /* The first place in a level whose piece starts at `column` or later. */
 static uint32_t first_from(const berth__overlap *overlap, unsigned level, uint32_t column)
 {
+    BERTH_DCHECK(level < BERTH__OVERLAP_LEVELS, "[L10] a level of the index");
     uint32_t low = overlap->level_first[level], high = overlap->level_first[level + 1];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -115,6 +155,8 @@ uint32_t berth__overlap_first(const berth__overlap *overlap, unsigned level, uin
 
 uint64_t berth__overlap_count(const berth__overlap *overlap, uint32_t lower, uint32_t upper)
 {
+    BERTH_DCHECK(lower < upper && upper <= overlap->prepared->column_count,
+                 "[L7] who lives there is asked of columns");
     uint64_t count = 0;
     for (unsigned level = 0; level < BERTH__OVERLAP_LEVELS; level++)
         if (overlap->level_first[level] < overlap->level_first[level + 1])
@@ -137,11 +179,14 @@ static berth_status look_at_level(berth__overlap *overlap, const uint64_t *offse
         if (p->piece_upper[other] <= lower || offsets[owner] == BERTH_NO_OFFSET || owner == item)
             continue;
         if (overlap->found_count == overlap->found_room) {
-            berth_status status = grow(overlap);
-            if (status != BERTH_OK)
+            berth_status status = overlap_grow(overlap);
+            if (status)
                 return status;
         }
         uint64_t bottom = offsets[owner];
+        BERTH_DCHECK(bottom <= INT64_MAX && p->piece_size[other] <= INT64_MAX - bottom,
+                     "[L3] what is placed ends within 63 bits");
+        BERTH_DCHECK(overlap->found_count < overlap->found_room, "[L10] there is room for what is found");
         overlap->unsorted[overlap->found_count++] =
             (berth__forbidden){bottom >= size ? bottom - size + 1 : 0, bottom + p->piece_size[other], owner};
     }
@@ -183,16 +228,18 @@ static void sort_found(berth__overlap *overlap)
 berth_status berth__overlap_look(berth__overlap *overlap, const uint64_t *offsets, uint32_t item)
 {
     const berth__prepared *p = overlap->prepared;
+    BERTH_DCHECK(item < p->item_count, "[L8] an item of the problem");
     overlap->found_count = 0;
     for (uint32_t piece = berth__piece_begin(p, item); piece < berth__piece_end(p, item); piece++)
         for (unsigned level = 0; level < BERTH__OVERLAP_LEVELS; level++) {
             if (overlap->level_first[level] == overlap->level_first[level + 1])
                 continue;
             berth_status status = look_at_level(overlap, offsets, item, piece, level);
-            if (status != BERTH_OK)
+            if (status)
                 return status;
         }
     sort_found(overlap);
+    BERTH_DCHECK(found_is_sorted(overlap), "[L11] what is in the way is in order");
     return BERTH_OK;
 }
 
@@ -219,5 +266,9 @@ uint64_t berth__overlap_fit(const berth__overlap *overlap, uint32_t item, uint64
         if (!end && overlap->found[k].to > at)
             at = overlap->found[k].to;
     }
+    BERTH_DCHECK(best == BERTH_NO_OFFSET || (best <= last && best == berth__item_align(p, item, best)),
+                 "[L14] a place is below the capacity, and aligned");
+    BERTH_DCHECK(best == BERTH_NO_OFFSET || offset_is_free(overlap, best),
+                 "[L14] a place overlaps nothing that was found");
     return best;
 }

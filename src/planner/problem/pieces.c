@@ -54,6 +54,7 @@ static berth_status round_size(const builder *build, const berth_problem_buffer 
     if (rest && berth__add_overflows(size, build->rounding - rest, &size))
         return berth__fail(BERTH_OVERFLOW, "size %llu rounded up to a multiple of %llu is past 64 bits",
                            (unsigned long long)buffer->size_bytes, (unsigned long long)build->rounding);
+    BERTH_DCHECK(size % build->rounding == 0 && size >= buffer->size_bytes, "[L8] sizes are rounded up");
     *rounded = size;
     return BERTH_OK;
 }
@@ -65,12 +66,14 @@ static berth_status join_alignment(uint64_t *alignment, uint64_t other)
     if (berth__mul_overflows(*alignment, other / greatest_common_divisor(*alignment, other), &joined))
         return berth__fail(BERTH_OVERFLOW, "alignments %llu and %llu have no common multiple within 64 bits",
                            (unsigned long long)*alignment, (unsigned long long)other);
+    BERTH_DCHECK(joined % *alignment == 0 && joined % other == 0, "[L2] a common alignment serves both");
     *alignment = joined;
     return BERTH_OK;
 }
 
 static uint64_t since_origin(const builder *build, int64_t time)
 {
+    BERTH_DCHECK(time >= build->pieces->origin, "[L8] nothing begins before the first time");
     return (uint64_t)time - (uint64_t)build->pieces->origin;
 }
 
@@ -84,6 +87,7 @@ static size_t buffer_stretches(const builder *build, const berth_problem_buffer 
         bool last = g == buffer->gap_count;
         const berth_gap *gap = last ? NULL : &build->problem->gaps[buffer->gap_first + g];
         int64_t to = last ? buffer->upper : gap->lower;
+        BERTH_DCHECK(from <= to, "[L8] gaps are in order, within their buffer's life");
         if (from < to) {
             if (out)
                 out[count] = (stretch){since_origin(build, from), since_origin(build, to), size};
@@ -98,19 +102,25 @@ static void append_piece(builder *build, uint32_t item, const stretch *piece)
 {
     berth__pieces *pieces = build->pieces;
     uint32_t at = pieces->piece_count++;
+    BERTH_DCHECK(piece->start < piece->end && piece->size > 0, "[L7] every piece has a size and a life");
+    BERTH_DCHECK(at == 0 || !pieces->item || pieces->item[at - 1] != item ||
+                     pieces->end[at - 1] <= piece->start,
+                 "[L8] pieces of an item are in order and disjoint");
+    BERTH_DCHECK(item < pieces->item_count, "[L8] a piece is added to an item that has begun");
     pieces->start[at] = piece->start;
     pieces->end[at] = piece->end;
     pieces->size_bytes[at] = piece->size;
     if (pieces->item)
         pieces->item[at] = item;
     else
-        BERTH_DCHECK(at == item, "without gaps and groups a piece is an item");
+        BERTH_DCHECK(at == item, "[L8] without gaps and groups a piece is an item");
 }
 
 static berth_status begin_item(builder *build, uint32_t buffer, uint32_t *item)
 {
     berth__pieces *pieces = build->pieces;
     *item = pieces->item_count++;
+    BERTH_DCHECK(*item < build->problem->buffer_count, "[L8] an item is made of buffers");
     pieces->buffer_of_item[*item] = buffer;
     if (pieces->fixed_bytes)
         pieces->fixed_bytes[*item] = build->problem->buffers[buffer].fixed_offset;
@@ -126,7 +136,7 @@ static berth_status add_single(builder *build, uint32_t index)
     berth__pieces *pieces = build->pieces;
     uint64_t size = 0;
     berth_status status = round_size(build, buffer, &size);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     size_t count = is_empty(buffer) ? 0 : buffer_stretches(build, buffer, size, NULL);
     if (count == 0) {
@@ -137,9 +147,11 @@ static berth_status add_single(builder *build, uint32_t index)
     }
     uint32_t item;
     status = begin_item(build, index, &item);
-    if (status != BERTH_OK)
+    if (status)
         return status;
     pieces->item_of_buffer[index] = item;
+    BERTH_DCHECK(buffer->alias_group == 0 && (count == 1 || build->stretches),
+                 "[L8] a buffer with gaps has room for its pieces");
     stretch one, *out = count == 1 ? &one : build->stretches;
     buffer_stretches(build, buffer, size, out);
     for (size_t k = 0; k < count; k++)
@@ -205,15 +217,19 @@ static void append_profile(builder *build, uint32_t item, size_t count)
     }
     for (size_t k = 0; k < count; k++) {
         const stretch *brush = &stretches[order[k]];
+        BERTH_DCHECK(k == 0 || stretches[order[k - 1]].size >= brush->size, "[L8] the largest paints first");
         uint32_t last = (uint32_t)cut_at(cuts, cut_count, brush->end);
+        BERTH_DCHECK(last < cut_count && cuts[last] == brush->end, "[L8] every stretch ends at a cut");
         uint32_t at = unpainted_from(next, (uint32_t)cut_at(cuts, cut_count, brush->start));
         while (at < last) {
+            BERTH_DCHECK(build->painted[at] == 0, "[L8] each interval is painted once");
             build->painted[at] = brush->size;
             next[at] = at + 1;
             at = unpainted_from(next, at + 1);
         }
     }
     stretch run = {0, 0, 0};
+    BERTH_DCHECK(build->painted[cut_count - 1] == 0, "[L8] the last cut ends everything");
     for (size_t k = 0; k < cut_count; k++) { /* the last cut ends everything and is painted 0 */
         if (build->painted[k] == run.size)
             continue;
@@ -247,18 +263,21 @@ static berth_status add_group(builder *build, const uint64_t *members, size_t me
         const berth_problem_buffer *buffer = &problem->buffers[(uint32_t)members[k]];
         uint64_t size = 0;
         berth_status status = round_size(build, buffer, &size);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         if (!is_empty(buffer))
             count += buffer_stretches(build, buffer, size, build->stretches + count);
         if (representative_order(buffer, &problem->buffers[standing]) < 0)
             standing = (uint32_t)members[k];
+        BERTH_DCHECK(fixed == BERTH_NO_OFFSET || buffer->fixed_offset == BERTH_NO_OFFSET ||
+                         buffer->fixed_offset == fixed,
+                     "[L2] members of a group have one pin");
         if (buffer->fixed_offset != BERTH_NO_OFFSET)
             fixed = buffer->fixed_offset;
     }
     if (count) {
         berth_status status = begin_item(build, standing, &item);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         if (pieces->fixed_bytes)
             pieces->fixed_bytes[item] = fixed;
@@ -272,7 +291,7 @@ static berth_status add_group(builder *build, const uint64_t *members, size_t me
         if (item != BERTH__NO_ITEM && pieces->alignment_bytes) {
             berth_status status =
                 join_alignment(&pieces->alignment_bytes[item], problem->buffers[buffer].alignment);
-            if (status != BERTH_OK)
+            if (status)
                 return status;
         }
     }
@@ -333,10 +352,13 @@ static berth_status collect_members(builder *build, needs *need)
                 (uint64_t)build->problem->buffers[i].alias_group << 32 | i;
     berth__sort_keys(build->members, scratch, build->member_count, 32, 64);
     berth__heap_free(scratch);
+    BERTH_DCHECK(build->member_count == need->grouped, "[L8] the list has every member");
     size_t in_group = 0;
     for (size_t k = 0; k < build->member_count; k++) {
         if (k && build->members[k] >> 32 != build->members[k - 1] >> 32)
             in_group = 0;
+        BERTH_DCHECK(k == 0 || build->members[k - 1] < build->members[k],
+                     "[L8] members stand group by group");
         in_group += (size_t)build->problem->buffers[(uint32_t)build->members[k]].gap_count + 1;
         if (in_group > need->largest_profile)
             need->largest_profile = in_group;
@@ -344,7 +366,7 @@ static berth_status collect_members(builder *build, needs *need)
     return BERTH_OK;
 }
 
-static berth_status allocate(builder *build, const needs *need)
+static berth_status pieces_allocate(builder *build, const needs *need)
 {
     berth__pieces *pieces = build->pieces;
     const size_t buffers = build->problem->buffer_count;
@@ -379,7 +401,7 @@ static berth_status add_all(builder *build)
     for (size_t i = 0; i < build->problem->buffer_count; i++)
         if (build->problem->buffers[i].alias_group == 0) {
             berth_status status = add_single(build, (uint32_t)i);
-            if (status != BERTH_OK)
+            if (status)
                 return status;
         }
     for (size_t k = 0; k < build->member_count;) {
@@ -387,7 +409,7 @@ static berth_status add_all(builder *build)
         while (after < build->member_count && build->members[after] >> 32 == build->members[k] >> 32)
             after++;
         berth_status status = add_group(build, build->members + k, after - k);
-        if (status != BERTH_OK)
+        if (status)
             return status;
         k = after;
     }
@@ -404,12 +426,15 @@ berth_status berth__pieces_init(berth__pieces *pieces, const berth_problem *prob
     if (problem->buffer_count >= UINT32_MAX / 4 || need.pieces >= UINT32_MAX / 4)
         status = berth__fail(BERTH_OVERFLOW, "%zu buffers with %zu pieces: the planner counts to %u of each",
                              problem->buffer_count, need.pieces, UINT32_MAX / 4);
-    if (status == BERTH_OK)
+    if (!status)
         status = collect_members(&build, &need);
-    if (status == BERTH_OK)
-        status = allocate(&build, &need);
-    if (status == BERTH_OK)
+    if (!status)
+        status = pieces_allocate(&build, &need);
+    if (!status)
         status = add_all(&build);
+    BERTH_DCHECK(status || (pieces->piece_count <= need.pieces && pieces->idle_count <= need.idle),
+                 "[L8] there was room for all pieces");
+    BERTH_DCHECK(status || pieces->piece_count >= pieces->item_count, "[L8] every item has a piece");
     berth__heap_free(build.members);
     berth__heap_free(build.stretches);
     berth__heap_free(build.cuts);
@@ -418,7 +443,7 @@ berth_status berth__pieces_init(berth__pieces *pieces, const berth_problem *prob
     berth__heap_free(build.painted);
     if (status == BERTH_OUT_OF_HOST_MEMORY)
         status = berth__fail(status, "no memory to prepare %zu buffers for planning", problem->buffer_count);
-    if (status != BERTH_OK)
+    if (status)
         berth__pieces_finish(pieces);
     return status;
 }

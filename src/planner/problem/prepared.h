@@ -12,10 +12,10 @@
  *               c                     [---)                c: columns [1, 2)
  *                         |  column 0 |  column 1  |
  *
- *           Everything that meets a column is live together at some moment of it (after its last start,
- * before its first end), so columns lose nothing, and there are never more columns than pieces. unit    the
- * number of bytes that all sizes, pins and the alignments that matter are multiples of. A best plan pushed
- * downward has all its offsets at multiples of it.
+ *           Everything that meets a column is live together at some moment of it (after its last start, before
+ *           its first end), so columns lose nothing, and there are never more columns than pieces.
+ *   unit    the number of bytes that all sizes, pins and the alignments that matter are multiples of. A best plan
+ *           pushed downward has all its offsets at multiples of it.
  *
  * Items are in canonical order: first column, last column, size, alignment, pin, hint, original times. */
 #ifndef BERTH_PLANNER_PROBLEM_PREPARED_H
@@ -67,6 +67,10 @@ typedef struct berth__prepared {
  * works and 24 a buffer afterwards. BERTH_OK, BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__prepared_init(berth__prepared *prepared, const berth_problem *problem);
 void berth__prepared_finish(berth__prepared *prepared);
+
+/* Whether items, pieces and columns are as said above, and the most live is that of the loads (of few columns).
+ * A look at every piece. For tests and debug builds. */
+bool berth__prepared_is_valid(const berth__prepared *prepared);
 
 /* Writes the byte offset of every buffer for unit offsets by item. */
 void berth__prepared_expand(const berth__prepared *prepared, const uint64_t *item_offsets,

@@ -77,6 +77,15 @@ static berth_status add_need(const berth_problem *problem, size_t index, uint64_
     return BERTH_OK;
 }
 
+/* Adds one that has neither gaps, alignment nor pin, as most have, to `sum`; false where it takes a closer look. */
+static bool add_plain(const berth_problem_buffer *b, uint64_t *sum)
+{
+    const bool is_plain = b->alignment <= 1 && b->gap_count == 0 && b->fixed_offset == BERTH_NO_OFFSET &&
+                          b->lower <= b->upper && b->size_bytes <= LARGEST_SUM - *sum;
+    *sum += is_plain ? b->size_bytes : 0;
+    return is_plain;
+}
+
 berth_status berth__rules_numbers(const berth_problem *problem)
 {
     if (!problem || problem->struct_size < sizeof(berth_problem))
@@ -87,8 +96,11 @@ berth_status berth__rules_numbers(const berth_problem *problem)
         return berth__fail(BERTH_OVERFLOW, "%zu buffers are more than the planner can number",
                            problem->buffer_count);
     uint64_t sum = 0, pin_end = 0;
+    const bool rounds = problem->alignment > 1;
     for (size_t i = 0; i < problem->buffer_count; i++) {
         const berth_problem_buffer *b = &problem->buffers[i];
+        if (!rounds && add_plain(b, &sum))
+            continue;
         if (b->lower > b->upper)
             return berth__fail(BERTH_INVALID_ARGUMENT,
                                "buffer %zu ends at %" PRId64 ", before it begins at %" PRId64, i, b->upper,
@@ -129,6 +141,7 @@ static berth_status list_groups(const berth_problem *problem, uint32_t **out, si
     for (size_t i = 0; i < problem->buffer_count; i++)
         if (problem->buffers[i].alias_group)
             list[n++] = (uint32_t)i;
+    BERTH_DCHECK(n == count, "[L2] the list has every member of a group");
     berth__sort_indices(list, list + count, count, by_group, problem->buffers);
     *out = list;
     return BERTH_OK;
@@ -139,6 +152,8 @@ static berth_status spread_pin(const berth_problem *problem, const uint32_t *lis
                                uint64_t *offsets)
 {
     uint32_t holder = UINT32_MAX;
+    BERTH_DCHECK(count > 0 && by_group(problem->buffers, list[0], list[count - 1]) == 0,
+                 "[L2] members of one group share a pin");
     for (size_t k = 0; k < count; k++) {
         if (problem->buffers[list[k]].fixed_offset == BERTH_NO_OFFSET)
             continue;
@@ -287,7 +302,7 @@ static bool is_live(const berth_problem *problem, size_t index, int64_t time)
 }
 
 /* Whether buffer `a` is listed before buffer `b`. */
-static bool larger(const berth_problem *problem, size_t a, size_t b)
+static bool problem_larger(const berth_problem *problem, size_t a, size_t b)
 {
     uint64_t x = problem->buffers[a].size_bytes, y = problem->buffers[b].size_bytes;
     return x != y ? x > y : a < b;
@@ -297,9 +312,9 @@ static bool larger(const berth_problem *problem, size_t a, size_t b)
 static void sink(const berth_problem *problem, size_t *heap, size_t count, size_t at)
 {
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && larger(problem, heap[child], heap[child + 1]))
+        if (child + 1 < count && problem_larger(problem, heap[child], heap[child + 1]))
             child++;
-        if (!larger(problem, heap[at], heap[child]))
+        if (!problem_larger(problem, heap[at], heap[child]))
             return;
         size_t held = heap[at];
         heap[at] = heap[child];
@@ -318,7 +333,7 @@ size_t berth__rules_live(const berth_problem *problem, int64_t time, size_t *ind
             if (found + 1 == room) /* from now on only what beats the smallest comes in */
                 for (size_t at = room / 2; at-- > 0;)
                     sink(problem, indices, room, at);
-        } else if (room && larger(problem, i, indices[0])) {
+        } else if (room && problem_larger(problem, i, indices[0])) {
             indices[0] = i;
             sink(problem, indices, room, 0);
         }
@@ -331,6 +346,8 @@ size_t berth__rules_live(const berth_problem *problem, int64_t time, size_t *ind
         size_t held = indices[0];
         indices[0] = indices[left - 1];
         indices[left - 1] = held;
+        BERTH_DCHECK(left == kept || problem_larger(problem, held, indices[left]),
+                     "[L9] who is live is listed from the largest on");
         sink(problem, indices, left - 1, 0);
     }
     return found;
@@ -352,6 +369,7 @@ berth_status berth_problem_live(const berth_problem *problem, int64_t time, size
 /* Adds `size` to the load at `lower` and takes it away at `upper`. */
 static void add_load(uint64_t *load, int64_t first, int64_t lower, int64_t upper, uint64_t size)
 {
+    BERTH_DCHECK(first <= lower && lower <= upper, "[L9] gaps are in order, within their buffer's life");
     load[(uint64_t)lower - (uint64_t)first] += size;
     load[(uint64_t)upper - (uint64_t)first] -= size;
 }
@@ -390,11 +408,13 @@ bool berth__rules_max_live(const berth_problem *problem, uint64_t *bytes, int64_
     add_loads(problem, first, load);
     for (uint64_t t = 0; t <= span; t++) {
         sum += load[t];
+        BERTH_DCHECK(sum <= LARGEST_SUM, "[L9] no more ends than has begun");
         if (sum > most) {
             most = sum;
             at = t;
         }
     }
+    BERTH_DCHECK(sum == 0, "[L9] whatever begins ends");
     berth__heap_free(load);
     *bytes = most;
     *when = most ? (int64_t)((uint64_t)first + at) : 0;

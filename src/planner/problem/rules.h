@@ -14,6 +14,11 @@ berth_status berth__rules_numbers(const berth_problem *problem);
 berth_status berth__rules_collision(const berth_problem *problem, const uint64_t *offsets,
                                     berth_verdict *verdict);
 
+/* What berth_problem_check finds in offsets of a problem whose numbers are known to be right. `verdict` is empty at
+ * first. BERTH_OK, BERTH_MISMATCH, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__rules_check(const berth_problem *problem, const uint64_t *offsets,
+                                berth_verdict *verdict);
+
 /* What the public functions of these names answer, for a problem whose numbers are known to be right. The
  * last finds the most live by a table over all times; false where times are too sparse for one, or groups in
  * the way, or memory is short: the prepared form knows it too, and takes longer to make. */

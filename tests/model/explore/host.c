@@ -27,7 +27,7 @@ static void give(void *p)
     explore_check(berth_deallocate(cache, p, 0, NULL) == BERTH_OK, "a live block is freed");
 }
 
-/* A thread with its stock, which has the block of one pair. */
+/* A thread with its thread cache, which has the block of one pair. */
 static void warm_up(void)
 {
     give(take());
@@ -156,11 +156,44 @@ static void expect_gone(void)
     explore_check(device_bytes() == 0, "all memory goes back with the last block");
 }
 
+/* ---- A parked block is wanted again while somebody collects [H2, H11] --------------------------------------------- */
+
+static _Atomic bool completes;
+
+static void park_and_take_again(void)
+{
+    block = take();
+    explore_ready();
+    device_enqueue(0);
+    explore_check(berth_record_use(cache, block, device_stream(0)) == BERTH_OK,
+                  "a use of a live block is noted");
+    give(block);
+    void *again = take();
+    explore_check(again != block || completes, "[H2] a block is not handed out before its stream has passed");
+    give(again);
+}
+
+static void complete_and_collect(void)
+{
+    (void)berth__thread();
+    explore_ready();
+    completes = true;
+    device_complete(0);
+    berth_host_cache_collect(cache, NULL);
+}
+
+static void complete_and_empty(void)
+{
+    device_complete(0);
+    empty_cache();
+}
+
 static const explore_program programs[] = {
     {"free_twice", make_cache, {take_and_free, free_too}, expect_one_free, 2, 1, false},
     {"trim", make_cache, {pair, empty}, empty_cache, 2, 0, false},
     {"record", make_cache, {record_and_free, explain}, empty_cache, 2, 1, false},
     {"collect", make_cache, {record_and_free, collect}, empty_cache, 1, 1, false},
+    {"park", make_cache, {park_and_take_again, complete_and_collect}, complete_and_empty, 1, 1, false},
     {"look", make_cache, {go_and_come, look}, empty_cache, 1, 1, false},
     {"last", make_cache, {take_and_free_last, release}, expect_gone, 1, 1, false},
 };

@@ -1,4 +1,4 @@
-/* The pool's thread caches: a stock is touched by its thread inside its slot, or by who has stopped them all [S1], and
+/* The pool's thread caches: a thread cache is touched by its thread inside its slot, or by who has stopped them all [S1], and
  * of two frees of one block the pool takes one. */
 #include "pool/pool.h"
 
@@ -43,7 +43,7 @@ static void expect_idle(void)
     explore_check(device_bytes() == 0, "[P2] an idle pool that is trimmed gives all of its memory back");
 }
 
-/* ---- A pair while somebody empties the stocks ------------------------------------------------------------------- */
+/* ---- A pair while somebody empties the thread caches ------------------------------------------------------------------- */
 
 static void pair(void)
 {
@@ -58,7 +58,7 @@ static void flush(void)
     explore_ready();
     berth__pool *inside = pool->self;
     berth__pool_lock(inside);
-    berth__pool_flush_stocks(inside);
+    berth__pool_flush_tcaches(inside);
     berth__pool_unlock(inside);
 }
 

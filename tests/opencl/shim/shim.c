@@ -21,10 +21,14 @@ typedef struct called {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static called functions[MOST_FUNCTIONS]; /* guard: lock */
 static int function_count;               /* guard: lock */
-static long taken;                       /* calls that may be flaky; guard: lock */
+static long failures;                    /* guard: lock */
 static cl_int marker_code;               /* guard: lock */
 static shim_settings settings;           /* guard: lock */
 static pthread_once_t ready = PTHREAD_ONCE_INIT;
+/* Mode failing: each function's calls since the last failure but one. By thread, so that what fails where does not depend on
+ * how threads meet, and no call fails twice in a row. */
+static _Thread_local unsigned char calls_since[MOST_FUNCTIONS];
+static _Thread_local long failures_here;
 
 _Noreturn void shim_complain(const char *format, ...)
 {
@@ -43,16 +47,20 @@ static long number_after(const char *words, const char *name)
     return at ? strtol(at + strlen(name), NULL, 10) : 0;
 }
 
-void shim_set(const char *words)
+static void shim_apply(const char *words)
 {
     shim_settings wanted = {
         .coarse = strstr(words, "coarse") != NULL,
         .nosvm = strstr(words, "nosvm") != NULL,
+        .old = strstr(words, "old") != NULL,
+        .usm = strstr(words, "usm") != NULL,
         .slow = strstr(words, "slow") != NULL,
         .honest = strstr(words, "honest") != NULL,
         .late = number_after(words, "late="),
-        .flaky = number_after(words, "flaky="),
+        .failing = number_after(words, "failing="),
+        .code = (cl_int)number_after(words, "code="),
         .most_bytes = (size_t)number_after(words, "most="),
+        .align_bytes = (size_t)number_after(words, "align="),
     };
     pthread_mutex_lock(&lock);
     settings = wanted;
@@ -63,7 +71,13 @@ static void from_environment(void)
 {
     const char *words = getenv("BERTH_SHIM");
     if (words)
-        shim_set(words);
+        shim_apply(words);
+}
+
+void shim_set(const char *words)
+{
+    pthread_once(&ready, from_environment); /* which comes first, and not again */
+    shim_apply(words);
 }
 
 shim_settings shim_settings_now(void)
@@ -104,10 +118,40 @@ void *shim_next(const char *name)
     return next;
 }
 
-/* Allocating and enqueuing need resources; asking, releasing, waiting do not. */
-static bool may_be_flaky(const char *name)
+/* What gives back or asks something simple does not fail: a driver that fails there leaves nothing to be done. */
+static bool may_run_out(const char *name)
 {
-    return strncmp(name, "clEnqueue", 9) == 0 || strcmp(name, "clCreateUserEvent") == 0;
+    static const char *const beginnings[] = {"clEnqueue",       "clCreate",       "clSVMAlloc",
+                                             "clFlush",         "clFinish",       "clSetEventCallback",
+                                             "clWaitForEvents", "clGetEventInfo", NULL};
+    for (int i = 0; beginnings[i]; i++)
+        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return strstr(name, "MemAllocINTEL") != NULL;
+}
+
+/* The specification names this code for functions on memory objects alone. */
+static cl_int code_of(const char *name, cl_int wanted)
+{
+    if (wanted == 0 || (wanted == CL_MEM_OBJECT_ALLOCATION_FAILURE && !strstr(name, "Buffer")))
+        return CL_OUT_OF_RESOURCES;
+    return wanted;
+}
+
+/* With the lock held. */
+static cl_int failing_code(const called *function, shim_settings now)
+{
+    unsigned char *since = &calls_since[function - functions];
+    if (!now.failing || !may_run_out(function->name))
+        return CL_SUCCESS;
+    ++*since;
+    if (*since != now.failing && *since <= 2 * now.failing)
+        return CL_SUCCESS;
+    if (*since > now.failing)
+        *since = 0;
+    failures++;
+    failures_here++;
+    return code_of(function->name, now.code);
 }
 
 cl_int shim_enter(const char *name)
@@ -116,11 +160,23 @@ cl_int shim_enter(const char *name)
     pthread_mutex_lock(&lock);
     called *function = function_named(name);
     long number = ++function->calls;
-    cl_int code = number >= function->fail_from && number < function->fail_to ? function->code : CL_SUCCESS;
-    if (code == CL_SUCCESS && now.flaky && may_be_flaky(name) && ++taken % now.flaky == 0)
-        code = CL_OUT_OF_RESOURCES;
+    cl_int code = number >= function->fail_from && number < function->fail_to ? function->code
+                                                                              : failing_code(function, now);
     pthread_mutex_unlock(&lock);
     return code;
+}
+
+long shim_failures(void)
+{
+    pthread_mutex_lock(&lock);
+    long count = failures;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+long shim_failures_here(void)
+{
+    return failures_here;
 }
 
 void shim_fail(const char *name, long nth, long times, int32_t code)

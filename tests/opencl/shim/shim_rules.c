@@ -8,14 +8,36 @@
 
 enum { BUCKETS = 4096 };
 
+typedef struct map {
+    struct map *next;
+    char *p;
+    size_t size_bytes;
+} map;
+
+/* A command that uses a block. */
+typedef struct use {
+    struct use *next;
+    cl_event event;         /* retained */
+    cl_command_queue queue; /* NULL: gone, and flushed by that */
+    long number;            /* the command's in its queue */
+} use;
+
 typedef struct block {
     struct block *next;
     cl_context context;
     char *shown, *real;
     size_t size_bytes;
-    char *mapped; /* NULL, or where the mapped range begins */
-    size_t mapped_bytes;
+    map *maps; /* ranges that the host has; they do not overlap */
+    use *uses;
 } block;
+
+typedef struct buffer {
+    struct buffer *next;
+    cl_mem id;
+    cl_context context;
+    size_t size_bytes;
+    const void *mapped; /* NULL: not */
+} buffer;
 
 typedef struct queue {
     struct queue *next;
@@ -35,15 +57,27 @@ typedef struct event {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows */
 static block *blocks;
+static buffer *buffers;
 static queue *queues;
 static event *events[BUCKETS];
 
-static size_t bucket_of(cl_event id)
+static size_t bucket_of(const void *id)
 {
     return ((uintptr_t)id >> 4) % BUCKETS;
 }
 
+static queue *queue_of(cl_command_queue id);
+
 /* ---- Blocks -------------------------------------------------------------------------------------- */
+
+/* The map that has some of the range; NULL: none. */
+static map *map_of(const block *b, const void *p, size_t size_bytes)
+{
+    for (map *m = b->maps; m; m = m->next)
+        if ((const char *)p < m->p + m->size_bytes && (const char *)p + size_bytes > m->p)
+            return m;
+    return NULL;
+}
 
 static block *block_at(const void *p)
 {
@@ -76,6 +110,8 @@ void *shim_block_remove(cl_context context, void *shown)
         shim_complain("%p is freed and is no block", shown);
     if (b->context != context)
         shim_complain("%p is freed in another context than it was allocated in", shown);
+    if (b->maps)
+        shim_complain("%p is freed while the host has some of it mapped", shown);
     *at = b->next;
     pthread_mutex_unlock(&lock);
     void *real = b->real;
@@ -91,6 +127,8 @@ long shim_blocks(void)
     pthread_mutex_lock(&lock);
     for (const block *b = blocks; b; b = b->next)
         count++;
+    for (const buffer *b = buffers; b; b = b->next)
+        count++;
     pthread_mutex_unlock(&lock);
     return count;
 }
@@ -98,9 +136,8 @@ long shim_blocks(void)
 static cl_context context_of(cl_command_queue id)
 {
     cl_context context = NULL;
-    cl_int (*ask)(cl_command_queue, cl_command_queue_info, size_t, void *, size_t *) = (cl_int(*)(
-        cl_command_queue, cl_command_queue_info, size_t, void *, size_t *))shim_next("clGetCommandQueueInfo");
-    if (ask(id, CL_QUEUE_CONTEXT, sizeof context, (void *)&context, NULL) != CL_SUCCESS)
+    if (NEXT(clGetCommandQueueInfo)(id, CL_QUEUE_CONTEXT, sizeof context, (void *)&context, NULL) !=
+        CL_SUCCESS)
         shim_complain("%p is used and is no queue", (void *)id);
     return context;
 }
@@ -118,8 +155,7 @@ void *shim_real(cl_command_queue id, const void *p, size_t size_bytes, bool must
             shim_complain("%p belongs to another context than the queue", p);
         if (size_bytes > b->size_bytes - (size_t)((const char *)p - b->shown))
             shim_complain("%zu bytes from %p run past the end of the block", size_bytes, p);
-        if (b->mapped && (const char *)p < b->mapped + b->mapped_bytes &&
-            (const char *)p + size_bytes > b->mapped)
+        if (map_of(b, p, size_bytes))
             shim_complain("%p is used by a command while the host has it mapped", p);
         real = b->real + ((const char *)p - b->shown);
     }
@@ -127,30 +163,41 @@ void *shim_real(cl_command_queue id, const void *p, size_t size_bytes, bool must
     return real;
 }
 
-/* The pages that hold the range. */
-static void protect(char *p, size_t size_bytes, int protection)
+void shim_check_overlap(const void *dst, const void *src, size_t size_bytes)
+{
+    const char *to = dst, *from = src;
+    if (to < from + size_bytes && from < to + size_bytes)
+        shim_complain("a copy of %zu bytes from %p to %p overlaps", size_bytes, src, dst);
+}
+
+/* The pages that hold the range, but for those that hold some of another map, too. */
+static void protect(const block *b, char *p, size_t size_bytes, int protection)
 {
     const uintptr_t page = 4096;
     uintptr_t from = (uintptr_t)p / page * page, to = ((uintptr_t)p + size_bytes + page - 1) / page * page;
-    if (mprotect((void *)from, to - from, protection) != 0)
-        shim_complain("the system refuses to protect %zu bytes", size_bytes);
+    for (uintptr_t at = from; at < to; at += page)
+        if (!map_of(b, (void *)at, page) && mprotect((void *)at, page, protection) != 0)
+            shim_complain("the system refuses to protect a page");
 }
 
 void shim_map_range(void *p, size_t size_bytes, bool invalidate)
 {
     pthread_mutex_lock(&lock);
     block *b = block_at(p);
-    if (b->mapped)
+    map *made = calloc(1, sizeof *made);
+    if (!made)
+        shim_complain("no memory");
+    if (map_of(b, p, size_bytes))
         shim_complain("%p is mapped twice", p);
-    b->mapped = p;
-    b->mapped_bytes = size_bytes;
     if (b->shown != b->real) {
-        protect(p, size_bytes, PROT_READ | PROT_WRITE);
+        protect(b, p, size_bytes, PROT_READ | PROT_WRITE);
         if (invalidate)
             memset(p, 0xee, size_bytes);
         else
             memcpy(p, b->real + ((char *)p - b->shown), size_bytes);
     }
+    *made = (map){.next = b->maps, .p = p, .size_bytes = size_bytes};
+    b->maps = made;
     pthread_mutex_unlock(&lock);
 }
 
@@ -158,12 +205,146 @@ void shim_unmap_range(void *p)
 {
     pthread_mutex_lock(&lock);
     block *b = block_at(p);
-    if (!b || b->mapped != p)
+    map **at = b ? &b->maps : NULL;
+    while (at && *at && (*at)->p != p)
+        at = &(*at)->next;
+    if (!at || !*at)
         shim_complain("%p is unmapped and was not mapped", p);
+    map *gone = *at;
+    *at = gone->next;
     if (b->shown != b->real) {
-        memcpy(b->real + (b->mapped - b->shown), b->mapped, b->mapped_bytes);
-        protect(b->mapped, b->mapped_bytes, PROT_NONE);
+        memcpy(b->real + (gone->p - b->shown), gone->p, gone->size_bytes);
+        protect(b, gone->p, gone->size_bytes, PROT_NONE);
     }
+    free(gone);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- Uses of blocks ------------------------------------------------------------------------------ */
+
+static bool is_over(cl_event id)
+{
+    cl_int state = CL_QUEUED;
+    (void)NEXT(clGetEventInfo)(id, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    return state <= CL_COMPLETE;
+}
+
+/* With the lock held. */
+static void use_drop(use **at)
+{
+    use *gone = *at;
+    *at = gone->next;
+    (void)NEXT(clReleaseEvent)(gone->event);
+    free(gone);
+}
+
+void shim_block_used(cl_command_queue id, const void *p, cl_event until)
+{
+    pthread_mutex_lock(&lock);
+    block *b = block_at(p);
+    use *made = b ? calloc(1, sizeof *made) : NULL;
+    for (use **at = b ? &b->uses : NULL; at && *at;)
+        if (is_over((*at)->event))
+            use_drop(at);
+        else
+            at = &(*at)->next;
+    if (made) {
+        (void)NEXT(clRetainEvent)(until);
+        *made = (use){b->uses, until, id, queue_of(id)->enqueued};
+        b->uses = made;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void shim_block_wait(const void *p)
+{
+    pthread_mutex_lock(&lock);
+    block *b = block_at(p);
+    use *uses = b ? b->uses : NULL;
+    if (b)
+        b->uses = NULL;
+    for (const use *u = uses; u; u = u->next)
+        if (u->queue && u->number > queue_of(u->queue)->flushed && !is_over(u->event))
+            shim_complain("the free of %p waits for a command that was not flushed: it may never come", p);
+    pthread_mutex_unlock(&lock);
+    while (uses) {
+        (void)NEXT(clWaitForEvents)(1, &uses->event);
+        use_drop(&uses);
+    }
+}
+
+/* ---- Buffers ------------------------------------------------------------------------------------- */
+
+/* With the lock held. */
+static buffer *buffer_of(cl_mem id)
+{
+    for (buffer *b = buffers; b; b = b->next)
+        if (b->id == id)
+            return b;
+    shim_complain("%p is used as a buffer and is none", (void *)id);
+}
+
+void shim_buffer_add(cl_context context, cl_mem id, size_t size_bytes)
+{
+    buffer *b = calloc(1, sizeof *b);
+    if (!b)
+        shim_complain("no memory");
+    *b = (buffer){.context = context, .id = id, .size_bytes = size_bytes};
+    pthread_mutex_lock(&lock);
+    b->next = buffers;
+    buffers = b;
+    pthread_mutex_unlock(&lock);
+}
+
+void shim_buffer_remove(cl_mem id)
+{
+    pthread_mutex_lock(&lock);
+    buffer *gone = buffer_of(id), **at = &buffers;
+    if (gone->mapped) /* not asked of the driver: PoCL counts down a moment after the unmap is through */
+        shim_complain("a buffer is released while it is mapped");
+    while (*at != gone)
+        at = &(*at)->next;
+    *at = gone->next;
+    pthread_mutex_unlock(&lock);
+    free(gone);
+}
+
+size_t shim_buffer_bytes(cl_mem id)
+{
+    pthread_mutex_lock(&lock);
+    size_t size_bytes = buffer_of(id)->size_bytes;
+    pthread_mutex_unlock(&lock);
+    return size_bytes;
+}
+
+void shim_buffer_check(cl_command_queue id, cl_mem used, size_t from, size_t size_bytes)
+{
+    cl_context context = context_of(id);
+    pthread_mutex_lock(&lock);
+    const buffer *b = buffer_of(used);
+    if (b->context != context)
+        shim_complain("a buffer belongs to another context than the queue");
+    if (from > b->size_bytes || size_bytes > b->size_bytes - from)
+        shim_complain("%zu bytes at %zu run past the end of a buffer of %zu", size_bytes, from,
+                      b->size_bytes);
+    if (b->mapped)
+        shim_complain("a buffer is used by a command while the host has it mapped");
+    pthread_mutex_unlock(&lock);
+}
+
+void shim_buffer_map(cl_mem id, const void *p)
+{
+    pthread_mutex_lock(&lock);
+    buffer_of(id)->mapped = p;
+    pthread_mutex_unlock(&lock);
+}
+
+void shim_buffer_unmap(cl_mem id, const void *p)
+{
+    pthread_mutex_lock(&lock);
+    buffer *b = buffer_of(id);
+    if (b->mapped != p)
+        shim_complain("a buffer is unmapped at %p and was not mapped there", p);
     b->mapped = NULL;
     pthread_mutex_unlock(&lock);
 }
@@ -215,6 +396,7 @@ void shim_command(cl_command_queue id, cl_event made, cl_int code, bool blocking
     if (blocking)
         q->flushed = q->enqueued;
     if (made) {
+        shim_hold("event", made);
         event *e = event_made(made);
         e->queue = id;
         e->number = q->enqueued;
@@ -257,6 +439,10 @@ void shim_forget_queue(cl_command_queue id)
         for (event *e = events[i]; e; e = e->next)
             if (e->queue == id)
                 e->queue = NULL;
+    for (block *b = blocks; b; b = b->next)
+        for (use *u = b->uses; u; u = u->next)
+            if (u->queue == id)
+                u->queue = NULL;
     pthread_mutex_unlock(&lock);
 }
 

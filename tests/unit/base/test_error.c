@@ -51,6 +51,22 @@ static void users_have_words_of_their_own(void **state)
     assert_string_equal(berth_last_error()->message, berth_status_words(BERTH_IO));
 }
 
+static void devices_have_their_drivers_words_too(void **state)
+{
+    (void)state;
+    assert_int_equal(berth_fail_driver(BERTH_DEVICE_LOST, -4, "GONE", "while copying %d bytes", 3),
+                     BERTH_DEVICE_LOST);
+    assert_string_equal(berth_last_error()->message, "while copying 3 bytes");
+    assert_string_equal(berth_last_error()->driver_words, "GONE");
+    assert_int_equal(berth_last_error()->driver_code, -4);
+    assert_int_equal(berth_fail_driver(BERTH_OK, 1, "x", "nothing"), BERTH_OK);
+    assert_int_equal(berth_last_error()->driver_code, -4);
+    assert_int_equal(berth_fail_driver(BERTH_IO, 7, NULL, NULL), BERTH_IO);
+    assert_string_equal(berth_last_error()->message, berth_status_words(BERTH_IO));
+    assert_string_equal(berth_last_error()->driver_words, "");
+    assert_int_equal(berth_last_error()->driver_code, 7);
+}
+
 /* What stands in the last error when a user's code has said nothing is another failure's. */
 static void silence_is_told_apart_from_old_words(void **state)
 {
@@ -100,6 +116,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_name_and_words),
         cmocka_unit_test(a_failure_keeps_its_words),
         cmocka_unit_test(users_have_words_of_their_own),
+        cmocka_unit_test(devices_have_their_drivers_words_too),
         cmocka_unit_test(silence_is_told_apart_from_old_words),
         cmocka_unit_test(the_log_can_be_silenced),
     };

@@ -43,6 +43,25 @@ static void test_keys_by_a_field(void **state)
     assert_memory_equal(keys, sorted, sizeof keys);
 }
 
+/* Enough for large digits. Of the field, bits in the middle and at both ends are the same in all keys; what stands
+ * around it is not, and does not count. */
+static void test_many_keys(void **state)
+{
+    (void)state;
+    enum { many = 5000, low = 20, high = 60 };
+    static uint64_t keys[many], scratch[many];
+    uint64_t seed = 3;
+    for (uint64_t varied = 0x3ffffff; varied; varied >>= 5) {
+        for (size_t i = 0; i < many; i++)
+            keys[i] = draw(&seed) << high | ((draw(&seed) & varied & 0x1f0f8) | 0x1000000000) << low | i;
+        for (int again = 0; again < 2; again++) { /* the second time all is in order */
+            berth__sort_keys(keys, scratch, many, low, high);
+            for (size_t i = 1; i < many; i++)
+                assert_true(keys[i - 1] << (64 - high) < keys[i] << (64 - high));
+        }
+    }
+}
+
 static int by_value(const void *context, uint32_t a, uint32_t b)
 {
     const uint64_t *value = context;
@@ -72,6 +91,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_keys_by_a_field),
+        cmocka_unit_test(test_many_keys),
         cmocka_unit_test(test_indices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

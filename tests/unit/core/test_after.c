@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "berth/virtual.h"
+#include "gate.h"
 
 static _Atomic int called;
 
@@ -30,6 +31,24 @@ static bool comes_to(int wanted)
     while (atomic_load(&called) != wanted && time(NULL) - begun < 60)
         sched_yield();
     return atomic_load(&called) == wanted;
+}
+
+/* The driver's wait, which can be made to refuse (see tests/CMakeLists.txt). */
+static _Atomic bool refuses_waits;
+static _Atomic int refusals_left; /* so many are refused, then no more */
+static _Atomic int refused_waits, granted_waits;
+
+berth_status __real_berth_event_wait(berth_event *event);
+berth_status __wrap_berth_event_wait(berth_event *event);
+berth_status __wrap_berth_event_wait(berth_event *event)
+{
+    if (atomic_load(&refuses_waits) ||
+        (atomic_load(&refusals_left) > 0 && atomic_fetch_sub(&refusals_left, 1) > 0)) {
+        atomic_fetch_add(&refused_waits, 1);
+        return BERTH_DEVICE_ERROR;
+    }
+    atomic_fetch_add(&granted_waits, 1);
+    return __real_berth_event_wait(event);
 }
 
 static void no_memory_is_told_and_nothing_called(void **state)
@@ -89,12 +108,58 @@ static void each_is_called_once_in_the_end(void **state)
     berth_stream_destroy(stream);
 }
 
+/* Our thread gave up, and a caller that comes by finds the entry not due: then the thread waits again, or nobody would. */
+static void what_is_put_back_is_waited_for(void **state)
+{
+    (void)state;
+    static gate stop = GATE_INIT;
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &stop), BERTH_OK);
+    atomic_store(&called, 0);
+    atomic_store(&refused_waits, 0);
+    atomic_store(&refuses_waits, true);
+    assert_int_equal(berth__after_stream(stream, note_call, NULL), BERTH_OK);
+    time_t begun = time(NULL);
+    while (atomic_load(&refused_waits) < 1000 &&
+           time(NULL) - begun < 60) /* many times what one thread tries */
+        berth__after_sweep();
+    assert_true(atomic_load(&refused_waits) >= 1000);
+    atomic_store(&granted_waits, 0);
+    atomic_store(&refuses_waits, false);
+    while (atomic_load(&granted_waits) == 0 && time(NULL) - begun < 60)
+        berth__after_sweep();
+    gate_open(&stop);
+    assert_true(comes_to(1));
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    berth_stream_destroy(stream);
+}
+
+/* Nobody comes by: our thread itself asks again when a wait was refused for the moment. */
+static void a_wait_that_is_refused_now_and_then_is_repeated(void **state)
+{
+    (void)state;
+    static gate stop = GATE_INIT;
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &stop), BERTH_OK);
+    atomic_store(&called, 0);
+    atomic_store(&refusals_left, 5);
+    assert_int_equal(berth__after_stream(stream, note_call, NULL), BERTH_OK);
+    gate_open(&stop);
+    assert_true(comes_to(1));
+    assert_int_equal(atomic_load(&refusals_left), 0);
+    berth_stream_destroy(stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_memory_is_told_and_nothing_called),
         cmocka_unit_test(a_refused_mark_leaves_nothing),
         cmocka_unit_test(each_is_called_once_in_the_end),
+        cmocka_unit_test(what_is_put_back_is_waited_for),
+        cmocka_unit_test(a_wait_that_is_refused_now_and_then_is_repeated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

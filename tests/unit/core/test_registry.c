@@ -173,6 +173,51 @@ static void a_factory_that_fails_is_asked_again_and_not_for_the_host(void **stat
     assert_int_equal(berth_registry_remove("broken", 9), BERTH_OK);
 }
 
+/* Modules that are unloaded take themselves out, at any moment. */
+static berth_status leave_and_fail(void *context, berth_allocator **out)
+{
+    assert_int_equal(berth_registry_remove(context, 9), BERTH_OK);
+    return make_nothing(context, out);
+}
+
+static berth_status leave_and_give(void *context, berth_allocator **out)
+{
+    assert_int_equal(berth_registry_remove(context, 9), BERTH_OK);
+    return make_system(context, out);
+}
+
+static berth_status come_and_fail(void *context, berth_allocator **out)
+{
+    assert_int_equal(add("better", 10, BERTH_ON_HOST, make_system, 1), BERTH_OK);
+    return make_nothing(context, out);
+}
+
+static void the_best_is_right_when_entries_go_meanwhile(void **state)
+{
+    (void)state;
+    berth_allocator *next = NULL, *a = NULL;
+    assert_int_equal(add("next", 8, BERTH_ON_HOST, make_system, 1), BERTH_OK);
+    assert_int_equal(berth_registry_get("next", 8, &next), BERTH_OK);
+    berth_log_set(count_lines, NULL, BERTH_LOG_WARNING);
+    assert_int_equal(add("broken", 9, BERTH_ON_HOST, leave_and_fail, 1), BERTH_OK);
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(berth_cpu_allocator(), next);
+    assert_int_equal(add("gone", 9, BERTH_ON_HOST, leave_and_give, 1), BERTH_OK);
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(berth_cpu_allocator(), next);
+    assert_int_equal(add("gone", 9, BERTH_ON_HOST, leave_and_give, 1), BERTH_OK);
+    assert_int_equal(berth_registry_best(&a), BERTH_OK);
+    assert_ptr_equal(a, next);
+    assert_int_equal(add("broken", 9, BERTH_ON_HOST, come_and_fail, 1), BERTH_OK);
+    assert_ptr_equal(berth_cpu_allocator(), next); /* of those that were there when it was asked */
+    assert_int_equal(berth_registry_get("better", 10, &a), BERTH_OK);
+    assert_ptr_equal(berth_cpu_allocator(), a);
+    berth_log_set(NULL, NULL, BERTH_LOG_WARNING);
+    assert_int_equal(berth_registry_remove("better", 10), BERTH_OK);
+    assert_int_equal(berth_registry_remove("broken", 9), BERTH_OK);
+    assert_int_equal(berth_registry_remove("next", 8), BERTH_OK);
+}
+
 static void a_factory_that_asks_for_itself_is_told(void **state)
 {
     (void)state;
@@ -268,6 +313,7 @@ int main(void)
         cmocka_unit_test(registering_twice_names_both_places),
         cmocka_unit_test(bad_registrations_change_nothing),
         cmocka_unit_test(a_factory_that_fails_is_asked_again_and_not_for_the_host),
+        cmocka_unit_test(the_best_is_right_when_entries_go_meanwhile),
         cmocka_unit_test(a_factory_that_asks_for_itself_is_told),
         cmocka_unit_test(a_visit_sees_all_in_order),
         cmocka_unit_test(threads_come_and_go),

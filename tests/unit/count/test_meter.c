@@ -152,6 +152,120 @@ static void the_peak_is_bounded_with_several_threads(void **state)
     }
 }
 
+/* ---- Blocks larger than the credit ----------------------------------------------------------------- */
+
+static const uint64_t large = 8 << 20;
+
+static void *pair_often(void *context)
+{
+    struct run *run = context;
+    for (int i = 0; i < 100; i++) {
+        berth__meter_take(run->meter, large);
+        berth__meter_give(run->meter, large);
+    }
+    return NULL;
+}
+
+static void on_a_thread(void *(*function)(void *), struct run *run)
+{
+    pthread_t id;
+    assert_int_equal(pthread_create(&id, NULL, function, run), 0);
+    pthread_join(id, NULL);
+}
+
+static bool keeps(berth__meter *m)
+{
+    return atomic_load(&m->keeps_large);
+}
+
+/* Pairs of large blocks come to rest without a shared figure, and what a thread keeps for that raises no peak. */
+static void large_pairs_keep_their_bytes_and_raise_no_peak(void **state)
+{
+    (void)state;
+    berth__meter m;
+    berth__meter_init(&m, false);
+    struct run run = {.meter = &m};
+    pair_often(&run);
+    assert_false(keeps(&m)); /* an owner needs no leave */
+    on_a_thread(pair_often, &run);
+    assert_true(keeps(&m));
+    assert_int_equal(atomic_load(&m.claimed), large); /* the other thread's, all of it credit */
+    assert_int_equal(read_meter(&m).bytes_in_use, 0);
+    uint64_t peak = read_meter(&m).max_bytes_in_use;
+    assert_true(peak >= large && peak <= large + 2 * (uint64_t)BERTH__METER_CREDIT); /* [M3] */
+    berth__meter_take(&m, large); /* it would be twice as much with that credit */
+    assert_false(keeps(&m));
+    assert_true(read_meter(&m).max_bytes_in_use <= large + 2 * (uint64_t)BERTH__METER_CREDIT);
+    assert_int_equal(read_meter(&m).bytes_in_use, large);
+    berth__meter_give(&m, large);
+    assert_true(berth__meter_is_valid(&m));
+    berth__meter_finish(&m);
+}
+
+/* Each time it was in the way it takes twice as long until a thread may keep large blocks again. */
+static void who_was_in_the_way_waits_longer(void **state)
+{
+    (void)state;
+    berth__meter m;
+    berth__meter_init(&m, false);
+    struct run run = {.meter = &m};
+    berth__meter_take(&m, large);
+    int times = 0;
+    for (; times < 40; times++) {
+        on_a_thread(pair_often, &run);
+        if (!keeps(&m))
+            break;
+        berth__meter_take(&m, large); /* the peak rises */
+        berth__meter_take(&m, large);
+        assert_false(keeps(&m));
+    }
+    assert_true(times > 0 && times < 10);
+    uint64_t held = (uint64_t)(1 + 2 * times) * large;
+    berth_stats stats = read_meter(&m);
+    assert_int_equal(stats.bytes_in_use, held);
+    assert_true(stats.max_bytes_in_use <= held + large + 2 * (uint64_t)BERTH__METER_CREDIT);
+    assert_true(berth__meter_is_valid(&m));
+    berth__meter_finish(&m);
+}
+
+static void *mix_large(void *context)
+{
+    struct run *run = context;
+    uint64_t kept_large = 0;
+    for (int i = 0; i < rounds; i++) {
+        berth__meter_take(run->meter, large);
+        berth__meter_give(run->meter, large);
+        if (draw(&run->seed) % 50 == 0) {
+            berth__meter_take(run->meter, 3000);
+            kept_large += 3000;
+        }
+    }
+    berth__meter_give(run->meter, kept_large);
+    return NULL;
+}
+
+/* Threads that grow while others have leave to keep large blocks: sums stay exact, the peak within its bound. */
+static void growing_meets_large_pairs(void **state)
+{
+    (void)state;
+    berth__meter m;
+    berth__meter_init(&m, false);
+    struct run runs[threads];
+    pthread_t ids[threads];
+    for (int i = 0; i < threads; i++) {
+        runs[i] = (struct run){.meter = &m, .seed = (uint64_t)i + 21};
+        assert_int_equal(pthread_create(&ids[i], NULL, mix_large, &runs[i]), 0);
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    berth_stats stats = read_meter(&m);
+    uint64_t most = threads * (large + (uint64_t)rounds * 3000 + (uint64_t)BERTH__METER_CREDIT);
+    assert_int_equal(stats.bytes_in_use, 0);
+    assert_true(stats.max_bytes_in_use >= large && stats.max_bytes_in_use <= most);
+    assert_true(berth__meter_is_valid(&m));
+    berth__meter_finish(&m);
+}
+
 static void *clear_often(void *context)
 {
     struct run *run = context;
@@ -239,6 +353,9 @@ int main(void)
         cmocka_unit_test(sums_survive_threads),
         cmocka_unit_test(the_peak_is_bounded_with_several_threads),
         cmocka_unit_test(clearing_meets_running_threads),
+        cmocka_unit_test(large_pairs_keep_their_bytes_and_raise_no_peak),
+        cmocka_unit_test(who_was_in_the_way_waits_longer),
+        cmocka_unit_test(growing_meets_large_pairs),
         cmocka_unit_test(without_a_slot_it_counts_all_the_same),
         cmocka_unit_test(a_child_goes_on_counting),
     };

@@ -92,12 +92,38 @@ static void the_text_around_a_field_is_known(void **state)
     assert_int_equal(berth__csv_next(&csv), BERTH_NOT_FOUND);
 }
 
+/* Whoever passes over records comes to the same ones as whoever reads them. */
+static void a_record_is_skipped_as_it_is_read(void **state)
+{
+    (void)state;
+    const char *text = "\xef\xbb\xbfid;a\r\n\n  \nb;\"c\n;\"\n\"d\"\"\";e\r\n;\n\r\nf\rg;h\n i ; j \nlast;k";
+    berth__csv read, skipped;
+    berth__csv_begin(&read, text, strlen(text));
+    berth__csv_begin(&skipped, text, strlen(text));
+    for (size_t records = 0;; records++) {
+        berth_status status = berth__csv_next(&read);
+        assert_int_equal(berth__csv_skip(&skipped), status);
+        assert_ptr_equal(skipped.at, read.at);
+        assert_int_equal(skipped.line, read.line);
+        assert_ptr_equal(skipped.record, read.record);
+        assert_ptr_equal(skipped.record_end, read.record_end);
+        assert_int_equal(skipped.record_line, read.record_line);
+        if (status) {
+            assert_int_equal(records, 7);
+            return;
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_are_cut_where_they_end),   cmocka_unit_test(quotes_hold_anything),
-        cmocka_unit_test(broken_quotes_are_named_by_line),  cmocka_unit_test(too_many_fields_are_an_error),
+        cmocka_unit_test(records_are_cut_where_they_end),
+        cmocka_unit_test(quotes_hold_anything),
+        cmocka_unit_test(broken_quotes_are_named_by_line),
+        cmocka_unit_test(too_many_fields_are_an_error),
         cmocka_unit_test(the_text_around_a_field_is_known),
+        cmocka_unit_test(a_record_is_skipped_as_it_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,11 +70,46 @@ static void numbers_take_a_bit(void **state)
     assert_int_equal(berth__heap_live(), 0);
 }
 
+/* The letters in front of the first name's number are those of most. */
+static void numbers_behind_letters_take_a_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool taken;
+    } cases[] = {{"t_12", true},  {"t_7", true},          {"t_0", true},       {"t_", false}, {"t_07", false},
+                 {"7", false},    {"t_100000000", false}, {"", false},         {"t", false},  {"u_7", false},
+                 {"t_7x", false}, {"t__7", false},        {"t_99999999", true}};
+    berth__names names = {0};
+    for (int round = 0; round < 2; round++)
+        for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+            bool taken, twice = false;
+            berth__csv_field field = field_of(cases[k].text);
+            assert_int_equal(berth__names_add_number(&names, &field, &taken, &twice), BERTH_OK);
+            assert_int_equal(taken, cases[k].taken);
+            assert_int_equal(twice, taken && round == 1);
+        }
+    berth__names_finish(&names);
+    static const char *const unfit[] = {"a_prefix_of_more_than_31_letters_17", "a\"17"};
+    for (size_t k = 0; k < 2; k++) { /* then plain numbers are the usual form */
+        bool taken, twice = false;
+        berth__csv_field first = field_of(unfit[k]), number = field_of("17");
+        assert_int_equal(berth__names_add_number(&names, &first, &taken, &twice), BERTH_OK);
+        assert_false(taken);
+        assert_int_equal(berth__names_add_number(&names, &number, &taken, &twice), BERTH_OK);
+        assert_true(taken);
+        assert_false(twice);
+        berth__names_finish(&names);
+    }
+    assert_int_equal(berth__heap_live(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_found_again),
         cmocka_unit_test(numbers_take_a_bit),
+        cmocka_unit_test(numbers_behind_letters_take_a_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

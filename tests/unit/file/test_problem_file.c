@@ -96,6 +96,19 @@ static void every_column_is_read_under_every_name(void **state)
     berth_problem_file_destroy(file);
 }
 
+/* However many columns are not known: who wants the offsets leaves the last one out. */
+static void the_notice_of_offsets_is_the_last(void **state)
+{
+    (void)state;
+    berth_problem_file *file = parse("offset,id,lower,upper,size,a,b,c,d,e,f\n1,x,1,2,3,,,,,,\n");
+    size_t count = 0;
+    while (berth_problem_file_notice(file, count + 1))
+        assert_null(strstr(berth_problem_file_notice(file, count++), "`offset`"));
+    assert_true(count > 1);
+    assert_non_null(strstr(berth_problem_file_notice(file, count), "`offset`"));
+    berth_problem_file_destroy(file);
+}
+
 static void other_systems_files_are_read(void **state)
 {
     (void)state;
@@ -421,6 +434,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_columns_are_read),
         cmocka_unit_test(every_column_is_read_under_every_name),
+        cmocka_unit_test(the_notice_of_offsets_is_the_last),
         cmocka_unit_test(other_systems_files_are_read),
         cmocka_unit_test(what_is_wrong_is_named_by_line_and_column),
         cmocka_unit_test(gaps_are_read_and_checked),

@@ -1,4 +1,4 @@
-/* What a fork's child finds of a host cache whose other threads stayed behind: it collects, and it has their stocks. */
+/* What a fork's child finds of a host cache whose other threads stayed behind: it collects, and it has their thread caches. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,8 +53,8 @@ typedef struct helper {
     pthread_barrier_t freed, over;
 } helper;
 
-/* Leaves a block in its own stock, and stays. */
-static void *keep_a_stock(void *context)
+/* Leaves a block in its own thread cache, and stays. */
+static void *keep_a_thread_cache(void *context)
 {
     helper *h = context;
     void *p = NULL;
@@ -74,7 +74,7 @@ static int empty_all(fixture *f)
 }
 #endif
 
-static void test_the_child_has_the_stocks_of_all_threads(void **state)
+static void test_the_child_has_the_thread_caches_of_all_threads(void **state)
 {
 #if defined(__SANITIZE_THREAD__)
     (void)state;
@@ -84,7 +84,7 @@ static void test_the_child_has_the_stocks_of_all_threads(void **state)
     pthread_t thread;
     pthread_barrier_init(&h.freed, NULL, 2);
     pthread_barrier_init(&h.over, NULL, 2);
-    assert_int_equal(pthread_create(&thread, NULL, keep_a_stock, &h), 0);
+    assert_int_equal(pthread_create(&thread, NULL, keep_a_thread_cache, &h), 0);
     pthread_barrier_wait(&h.freed);
     int code = in_child(empty_all, h.f);
     pthread_barrier_wait(&h.over);
@@ -126,7 +126,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_child_collects, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_child_has_no_background, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_the_child_has_the_stocks_of_all_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_child_has_the_thread_caches_of_all_threads, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -430,7 +430,7 @@ static void free_now(void *p)
         abort();
 }
 
-static void *fill_stock_and_end(void *context)
+static void *fill_thread_cache_and_end(void *context)
 {
     (void)context;
     void *blocks[16];
@@ -443,7 +443,7 @@ static void *fill_stock_and_end(void *context)
     return NULL;
 }
 
-static void test_stocks_of_ended_threads_are_not_lost(void **state)
+static void test_thread_caches_of_ended_threads_are_not_lost(void **state)
 {
     (void)state;
     pthread_key_create(&late_key, free_at_exit);
@@ -451,7 +451,7 @@ static void test_stocks_of_ended_threads_are_not_lost(void **state)
     for (int i = 0; i < 50; i++) {
         pthread_t id;
         void *failed = NULL;
-        assert_int_equal(pthread_create(&id, NULL, fill_stock_and_end, NULL), 0);
+        assert_int_equal(pthread_create(&id, NULL, fill_thread_cache_and_end, NULL), 0);
         pthread_join(id, &failed);
         assert_null(failed);
     }
@@ -464,14 +464,14 @@ static void test_stocks_of_ended_threads_are_not_lost(void **state)
     pthread_key_delete(late_key);
 }
 
-/* What one thread's stock holds serves another before the device is asked. */
-static void test_other_threads_stocks_are_used_first(void **state)
+/* What one thread's cache holds serves another before the device is asked. */
+static void test_other_threads_caches_are_used_first(void **state)
 {
     (void)state;
     late_cache = new_cache();
     pthread_key_create(&late_key, free_now);
     pthread_t id;
-    pthread_create(&id, NULL, fill_stock_and_end, NULL);
+    pthread_create(&id, NULL, fill_thread_cache_and_end, NULL);
     pthread_join(id, NULL);
     uint64_t calls = figures(late_cache).device_allocations;
     void *blocks[15];
@@ -667,8 +667,8 @@ int main(void)
         cmocka_unit_test(test_last_free_against_last_release),
         cmocka_unit_test(test_stream_destroyed_while_blocks_wait),
         cmocka_unit_test(test_two_collections_while_streams_go),
-        cmocka_unit_test(test_stocks_of_ended_threads_are_not_lost),
-        cmocka_unit_test(test_other_threads_stocks_are_used_first),
+        cmocka_unit_test(test_thread_caches_of_ended_threads_are_not_lost),
+        cmocka_unit_test(test_other_threads_caches_are_used_first),
         cmocka_unit_test(test_background_collects),
         cmocka_unit_test(test_fork_while_threads_are_busy),
         cmocka_unit_test(test_fork_with_background_and_busy_threads),

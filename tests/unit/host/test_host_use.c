@@ -190,32 +190,32 @@ typedef struct kept {
     uint64_t small_bytes, large_bytes, large_blocks, said_bytes;
 } kept;
 
-static void look_at_stock(void *context, void *beside)
+static void look_at_thread_cache(void *context, void *beside)
 {
     kept *k = context;
-    const host_stock *stock = beside;
-    k->said_bytes += stock->large_bytes;
+    const host_thread_cache *tcache = beside;
+    k->said_bytes += tcache->large_bytes;
     for (uint32_t bin = 0; bin < k->cache->classes.count; bin++)
-        for (const host_block *b = stock->bins[bin].newest; b; b = b->next) {
+        for (const host_block *b = tcache->bins[bin].newest; b; b = b->next) {
             bool large = b->size > HOST_SMALL_BYTES;
             k->large_blocks += large;
             *(large ? &k->large_bytes : &k->small_bytes) += b->size;
         }
 }
 
-static kept look_at_stocks(fixture *f)
+static kept look_at_thread_caches(fixture *f)
 {
     host_cache *c = f->cache->self;
     kept k = {.cache = c};
     berth__host_stop(c);
-    berth__slots_visit_beside(&c->quota.slots, look_at_stock, &k);
+    berth__slots_visit_beside(&c->quota.slots, look_at_thread_cache, &k);
     berth__host_resume(c);
     assert_int_equal(k.said_bytes, k.large_bytes);
     return k;
 }
 
-/* However many classes of large blocks a thread frees, its stock keeps 64 MiB of them, or a single block. */
-static void test_stocks_are_bounded_in_bytes(void **state)
+/* However many classes of large blocks a thread frees, its thread cache keeps 64 MiB of them, or a single block. */
+static void test_thread_caches_are_bounded_in_bytes(void **state)
 {
     fixture *f = *state;
     void *blocks[40];
@@ -223,7 +223,7 @@ static void test_stocks_are_bounded_in_bytes(void **state)
         blocks[i] = take(f, (i + 1) * 2 * MIB);
     for (size_t i = 0; i < 40; i++) {
         give(f, blocks[i]);
-        kept k = look_at_stocks(f);
+        kept k = look_at_thread_caches(f);
         assert_true(k.large_blocks >= 1);
         assert_true(k.large_bytes <= HOST_LARGE_BYTES || k.large_blocks == 1);
     }
@@ -231,22 +231,22 @@ static void test_stocks_are_bounded_in_bytes(void **state)
     void *huge = take(f, 300 * MIB);
     for (int i = 0; i < 3; i++) {
         give(f, huge);
-        assert_int_equal(look_at_stocks(f).large_blocks, 1);
+        assert_int_equal(look_at_thread_caches(f).large_blocks, 1);
         assert_ptr_equal(take(f, 300 * MIB), huge);
     }
-    /* Others reach what a stock has before the device is asked, and its books stay right. */
+    /* Others reach what a thread cache has before the device is asked, and its books stay right. */
     give(f, huge);
     berth_host_cache_empty(f->cache, NULL);
-    assert_int_equal(look_at_stocks(f).large_bytes, 0);
+    assert_int_equal(look_at_thread_caches(f).large_bytes, 0);
     /* Small classes: a MiB each at most. */
     for (size_t size = 64; size <= MIB; size *= 2) {
         void *many[64];
-        uint64_t before = look_at_stocks(f).small_bytes;
+        uint64_t before = look_at_thread_caches(f).small_bytes;
         for (int i = 0; i < 64; i++)
             many[i] = take(f, size);
         for (int i = 0; i < 64; i++)
             give(f, many[i]);
-        assert_true(look_at_stocks(f).small_bytes <= before + MIB);
+        assert_true(look_at_thread_caches(f).small_bytes <= before + MIB);
     }
 }
 
@@ -302,7 +302,7 @@ int main(void)
         TEST(test_tags_do_not_count),
         TEST(test_stated_waste_holds_at_every_alignment),
         TEST(test_stale_pointers_while_memory_comes_and_goes),
-        TEST(test_stocks_are_bounded_in_bytes),
+        TEST(test_thread_caches_are_bounded_in_bytes),
         TEST(test_peaks_are_true_with_large_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "host/host.h"
 #include "host/size_class.h"
 
 static void check_size(const berth__size_classes *classes, size_t size, double max_waste)
@@ -79,13 +80,35 @@ static void test_bounds_that_cannot_be(void **state)
     assert_false(berth__size_classes_init(&classes, __builtin_nan("")));
 }
 
+/* The tables that a cache looks sizes up in say the same as the rule, on both sides of every step. */
+static void test_tables_agree_with_the_rule(void **state)
+{
+    (void)state;
+    static const double wastes[] = {1.0, 0.5, 0.125, 0.0625, 1.0 / 64};
+    for (size_t i = 0; i < sizeof wastes / sizeof wastes[0]; i++) {
+        berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
+        berth_allocator *cache = NULL;
+        options.max_waste = wastes[i];
+        assert_int_equal(berth_host_cache_create(&options, &cache), BERTH_OK);
+        const host_cache *c = berth__host_of(cache);
+        for (uint32_t k = 0; k < c->classes.count; k++) {
+            size_t bytes = berth__class_bytes(&c->classes, k);
+            assert_int_equal(berth__host_class(c, bytes), k);
+            assert_int_equal(berth__host_class(c, bytes - 63), k);
+            if (bytes < BERTH__CLASS_BYTES_MAX)
+                assert_int_equal(berth__host_class(c, bytes + 1), k + 1);
+        }
+        assert_int_equal(berth__host_class(c, BERTH__CLASS_BYTES_MAX + 1), HOST_NO_CLASS);
+        berth_allocator_release(cache);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waste_is_bounded),
-        cmocka_unit_test(test_eight_classes_a_doubling),
-        cmocka_unit_test(test_steps_divide_pages),
-        cmocka_unit_test(test_bounds_that_cannot_be),
+        cmocka_unit_test(test_waste_is_bounded),           cmocka_unit_test(test_eight_classes_a_doubling),
+        cmocka_unit_test(test_steps_divide_pages),         cmocka_unit_test(test_bounds_that_cannot_be),
+        cmocka_unit_test(test_tables_agree_with_the_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

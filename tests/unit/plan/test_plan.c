@@ -139,6 +139,36 @@ static void test_given_offsets_are_proven(void **state)
     berth_plan_release(plan);
 }
 
+static void test_agreed_places_are_proven_and_taken(void **state)
+{
+    (void)state;
+    berth_plan_allocation a[] = {one(100, 64, 3, "a"), one(100, 64, 3, "b"),
+                                 one(8, 1, BERTH_NEVER_FREED, "c")};
+    berth_plan *plan = plan_of(a, 3);
+    const uint64_t print = berth_plan_fingerprint(plan);
+    berth_plan_allocation got = BERTH_PLAN_ALLOCATION_INIT;
+    const uint64_t far[] = {4096, 64, BERTH_NO_OFFSET}, close[] = {0, 64, 0}, crooked[] = {0, 300, 0};
+    const uint64_t missing[] = {0, BERTH_NO_OFFSET, 0}, huge[] = {0, UINT64_MAX - 63, 0};
+    assert_int_equal(berth_plan_place(plan, far, 3), BERTH_OK);
+    assert_int_equal(berth_plan_total_bytes(plan), 4196);
+    assert_true(berth_plan_fingerprint(plan) == print);
+    /* what is refused leaves the plan as it was */
+    assert_int_equal(berth_plan_place(plan, close, 3), BERTH_MISMATCH);
+    assert_int_equal(berth_plan_place(plan, crooked, 3), BERTH_MISMATCH);
+    assert_int_equal(berth_plan_place(plan, missing, 3), BERTH_INVALID_ARGUMENT);
+    assert_int_not_equal(berth_plan_place(plan, huge, 3), BERTH_OK);
+    assert_int_equal(berth_plan_place(plan, far, 2), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_plan_place(plan, NULL, 3), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_plan_place(NULL, far, 3), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_plan_get(plan, 0, &got), BERTH_OK);
+    assert_int_equal(got.offset, 4096);
+    assert_int_equal(berth_plan_get(plan, 2, &got), BERTH_OK);
+    assert_true(got.offset == BERTH_NO_OFFSET && got.freed_at == BERTH_NEVER_FREED);
+    assert_int_equal(berth_plan_clear(plan), BERTH_OK);
+    assert_int_equal(berth_plan_place(plan, NULL, 0), BERTH_OK);
+    berth_plan_release(plan);
+}
+
 static void test_fingerprints_tell_programs_apart(void **state)
 {
     (void)state;
@@ -254,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_steps_free_before_they_allocate),
         cmocka_unit_test(test_what_makes_no_plan),
         cmocka_unit_test(test_given_offsets_are_proven),
+        cmocka_unit_test(test_agreed_places_are_proven_and_taken),
         cmocka_unit_test(test_fingerprints_tell_programs_apart),
         cmocka_unit_test(test_an_envelope_is_the_largest_and_longest),
         cmocka_unit_test(test_an_envelope_ends_where_recordings_part),

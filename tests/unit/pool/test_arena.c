@@ -185,6 +185,8 @@ static void damage_is_seen(void **state)
     assert_true(berth__arena_is_valid(&f.arena));
     f.free_memory.root->largest_below -= GRAIN;
     assert_false(berth__arena_is_valid(&f.arena));
+    f.free_memory.root->largest_below += GRAIN;
+    assert_true(berth__arena_is_valid(&f.arena)); /* which the end asks again */
     berth__arena_finish(&f.arena);
 }
 

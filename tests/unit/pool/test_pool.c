@@ -219,7 +219,7 @@ static void idle_memory_decays(void **state)
     berth_allocator *pool = make(&options);
     void *keep = take(pool, 100000), *p = take(pool, 4 * MIB);
     give(pool, p);
-    berth_trim(pool, 64 * MIB, NULL); /* out of the stock, nothing given back */
+    berth_trim(pool, 64 * MIB, NULL); /* out of the thread cache, nothing given back */
     assert_true(stats_of(pool).bytes_reserved > 4 * MIB);
     now += 400;
     use_for_a_while(pool);
@@ -237,7 +237,7 @@ static void a_pool_outlives_its_handle_while_blocks_live(void **state)
     uint64_t heap = berth__heap_live();
     berth_allocator *pool = make(NULL);
     char *a = take(pool, MIB), *b = take(pool, 100);
-    give(pool, take(pool, 5000)); /* something in the stock */
+    give(pool, take(pool, 5000)); /* something in the thread cache */
     berth_allocator_release(pool);
     memset(a, 1, MIB);
     memset(b, 2, 100);
@@ -478,7 +478,7 @@ static void growing_does_not_give_back_what_it_grows_from(void **state)
     memset(high, 77, 4 * MIB);
     give(pool, high);
     give(pool, low);
-    (void)stats_of(pool); /* out of the stock */
+    (void)stats_of(pool); /* out of the thread cache */
     unsigned char *grown = take(pool, 7 * MIB);
     assert_ptr_equal(grown, high);
     for (size_t i = 0; i < 4 * MIB; i += 4096)

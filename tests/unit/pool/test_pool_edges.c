@@ -84,7 +84,7 @@ static bool free_and_refuse(void *context, size_t size_bytes)
     return false;
 }
 
-static void a_failure_counts_stocked_blocks_as_idle(void **state)
+static void a_failure_counts_cached_blocks_as_idle(void **state)
 {
     (void)state;
     berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
@@ -122,7 +122,7 @@ struct race {
     void *blocks[FILLED];
 };
 
-/* Fills its stock, so that the last free puts others out of it. */
+/* Fills its thread cache, so that the last free puts others out of it. */
 static void *free_the_last(void *context)
 {
     struct race *race = context;
@@ -210,7 +210,7 @@ static bool sum_idle(void *context, const berth_block *block)
     return true;
 }
 
-/* A thread that finds all it needs in its stock makes idle memory go too. */
+/* A thread that finds all it needs in its thread cache makes idle memory go too. */
 static void memory_decays_beside_short_ways(void **state)
 {
     (void)state;
@@ -229,16 +229,62 @@ static void memory_decays_beside_short_ways(void **state)
     berth_allocator_release(pool);
 }
 
+struct last_idle {
+    const char *end; /* of the last idle block, NULL if the last one was not */
+    uint64_t age_ns;
+    size_t adjacent, blocks;
+};
+
+static bool find_adjacent_idle(void *context, const berth_block *block)
+{
+    struct last_idle *last = context;
+    bool idle = block->state == BERTH_BLOCK_IDLE;
+    last->adjacent += idle && last->end == block->address;
+    last->end = idle ? (const char *)block->address + block->size_bytes : NULL;
+    last->age_ns = idle ? block->age_ns : 0;
+    last->blocks++;
+    return true;
+}
+
+/* What is left of a piece for small blocks and what is free beside it are one idle block, idle since the younger part. */
+static void idle_neighbours_are_shown_as_one(void **state)
+{
+    (void)state;
+    uint64_t now = 1000000000000;
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    options.clock_ns = read_clock;
+    options.clock_context = &now;
+    options.decay_ns = 0;
+    berth_allocator *pool = make(&options);
+    void *large = take(pool, 4 * MIB), *small = take(pool, 1000);
+    void *between[3];
+    for (int i = 0; i < 3; i++)
+        between[i] = take(pool, MIB);
+    now += 5000000000;
+    for (int i = 0; i < 3; i++)
+        give(pool, between[i]);
+    give(pool, large);
+    now += 1000000000;
+    struct last_idle last = {0};
+    assert_int_equal(berth_snapshot(pool, find_adjacent_idle, &last), BERTH_OK);
+    assert_int_equal(last.adjacent, 0);
+    assert_int_equal(last.blocks, 3); /* idle, live, idle */
+    assert_true(last.age_ns <= 1000000000);
+    give(pool, small);
+    berth_allocator_release(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_blocks_find_what_is_left),
         cmocka_unit_test(an_allocation_that_fails_is_never_counted),
-        cmocka_unit_test(a_failure_counts_stocked_blocks_as_idle),
+        cmocka_unit_test(a_failure_counts_cached_blocks_as_idle),
         cmocka_unit_test(a_size_that_does_not_fit_is_told_everywhere),
         cmocka_unit_test(the_last_free_races_the_release),
         cmocka_unit_test(snapshots_beside_allocations),
         cmocka_unit_test(memory_decays_beside_short_ways),
+        cmocka_unit_test(idle_neighbours_are_shown_as_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* Forks while other threads are in every call of a pool: the child's pool is whole, works, and ends. */
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,11 +66,11 @@ static void *work(void *context)
 static bool child_is_whole(berth__pool *pool)
 {
     berth__pool_lock(pool);
-    berth__pool_flush_stocks(pool);
+    berth__pool_flush_tcaches(pool);
     bool whole = berth__arena_is_valid(&pool->arena);
     for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
         for (const berth__span *span = segment->first; span; span = span->after) {
-            uint32_t state = atomic_load(&span->state); /* nobody else has a stock any more */
+            uint32_t state = atomic_load(&span->state); /* nobody else has a thread cache any more */
             whole = whole && (state == BERTH__SPAN_LIVE || (state == BERTH__SPAN_FREE));
         }
     berth__pool_unlock(pool);
@@ -149,8 +151,94 @@ static void children_find_a_pool_at_rest(void **state)
     }
 }
 
+/* ---- A fork while an upstream is asked ----------------------------------------------------------- */
+
+static sem_t upstream_asked, upstream_answers;
+
+static berth_status slow_allocate(void *self, size_t size_bytes, size_t alignment,
+                                  const berth_request *request, void **out)
+{
+    (void)self, (void)request;
+    sem_post(&upstream_asked);
+    while (sem_wait(&upstream_answers) != 0)
+        ;
+    *out = aligned_alloc(alignment, size_bytes);
+    return *out ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
+}
+
+static berth_status slow_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    (void)self, (void)size_bytes, (void)stream;
+    free(p);
+    return BERTH_OK;
+}
+
+static void slow_destroy(void *self)
+{
+    (void)self;
+}
+
+static void *take_one(void *pool)
+{
+    void *p = NULL;
+    return berth_allocate(pool, 1000, 64, NULL, &p) == BERTH_OK ? p : NULL;
+}
+
+static int child_has_the_whole_limit(berth_allocator *pool)
+{
+    berth_stats stats = {.struct_size = sizeof stats};
+    void *p;
+    if (berth_stats_get(pool, &stats) != BERTH_OK || stats.bytes_reserved != 0)
+        return 1;
+    sem_post(&upstream_answers);
+    if (!(p = take_one(pool)) || berth_deallocate(pool, p, 0, NULL) != BERTH_OK)
+        return 2;
+    berth_allocator_release(pool);
+    return 0;
+}
+
+/* A segment that a thread was asking for is nobody's in the child: it must not count against the limit there. */
+static void a_segment_on_its_way_is_forgotten(void **state)
+{
+    (void)state;
+    const berth_allocator_ops ops = {.struct_size = sizeof ops,
+                                     .allocate = slow_allocate,
+                                     .deallocate = slow_deallocate,
+                                     .destroy = slow_destroy};
+    if (at_fork_threads(1) == 0)
+        return;
+    assert_int_equal(sem_init(&upstream_asked, 0, 0) | sem_init(&upstream_answers, 0, 0), 0);
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    assert_int_equal(berth_allocator_create(&ops, NULL, &options.upstream), BERTH_OK);
+    options.segment_bytes = options.hard_limit_bytes = MIB;
+    berth_allocator *pool = make(&options);
+    pthread_t thread;
+    void *p = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, take_one, pool), 0);
+    while (sem_wait(&upstream_asked) != 0)
+        ;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(100);
+        _exit(child_has_the_whole_limit(pool));
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    sem_post(&upstream_answers);
+    assert_int_equal(pthread_join(thread, &p), 0);
+    assert_non_null(p);
+    give(pool, p);
+    berth_allocator_release(pool);
+    berth_allocator_release(options.upstream);
+    sem_destroy(&upstream_asked);
+    sem_destroy(&upstream_answers);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(children_find_a_pool_at_rest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(children_find_a_pool_at_rest),
+                                       cmocka_unit_test(a_segment_on_its_way_is_forgotten)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

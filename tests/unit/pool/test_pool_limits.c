@@ -1,8 +1,10 @@
-/* What a pool may keep: the soft limit whoever frees and however, stocks in bytes, decay of what idle threads
+/* What a pool may keep: the soft limit whoever frees and however, thread caches in bytes, decay of what idle threads
  * have, and the slack after requests that were refused. */
 #include <stdatomic.h>
 
 #include "berth/virtual.h"
+#include "core/allocator.h"
+#include "pool/pool.h"
 #include "unit/pool/pool_test.h"
 
 enum { COUNT = 20, PAGE_SLACK = 64 << 10 };
@@ -75,8 +77,8 @@ static void a_soft_limit_holds_on_every_thread_together(void **state)
     berth_allocator_release(pool);
 }
 
-/* What an idle thread keeps in its stock is bounded in bytes, and one block of any size is kept. */
-static void stocks_are_bounded_in_bytes(void **state)
+/* What an idle thread keeps in its thread cache is bounded in bytes, and one block of any size is kept. */
+static void thread_caches_are_bounded_in_bytes(void **state)
 {
     (void)state;
     berth_allocator *pool = make(NULL);
@@ -85,7 +87,8 @@ static void stocks_are_bounded_in_bytes(void **state)
         blocks[i] = take(pool, 200 * MIB);
     for (size_t i = 0; i < 4; i++)
         give(pool, blocks[i]);
-    assert_ptr_equal(take(pool, 200 * MIB), blocks[3]); /* from the stock: the arena would give the lowest */
+    assert_ptr_equal(take(pool, 200 * MIB),
+                     blocks[3]); /* from the thread cache: the arena would give the lowest */
     assert_ptr_equal(take(pool, 200 * MIB), blocks[0]);
     give(pool, blocks[3]);
     give(pool, blocks[0]);
@@ -102,6 +105,58 @@ static uint64_t read_clock(void *context)
     return atomic_load((_Atomic uint64_t *)context);
 }
 
+/* Small blocks of more sizes than a piece has room for, with those that the thread keeps: the pool grows by some pieces, and then
+ * all come from the thread cache, where every few of them had all thread caches emptied. */
+static void many_small_sizes_come_to_rest(void **state)
+{
+    (void)state;
+    enum { SIZES = 37, LIVE = 8, ROUND = SIZES * LIVE };
+    _Atomic uint64_t now = 1000000000;
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    options.clock_ns = read_clock;
+    options.clock_context = &now;
+    berth_allocator *pool = make(&options);
+    const berth__pool *inside = pool->self;
+    void *live[LIVE] = {NULL};
+    unsigned from_the_arena = 0;
+    for (size_t i = 0; i < 20 * ROUND; i++) {
+        uint64_t free_before = inside->small.bytes;
+        if (live[i % LIVE])
+            give(pool, live[i % LIVE]);
+        live[i % LIVE] = take(pool, 4096 + 64 * (i % SIZES));
+        from_the_arena += i >= 19 * ROUND && inside->small.bytes != free_before;
+    }
+    assert_int_equal(from_the_arena, 0);
+    assert_in_range(stats_of(pool).max_bytes_reserved, LIVE * 4096, MIB);
+    for (size_t i = 0; i < LIVE; i++)
+        give(pool, live[i]);
+    berth_allocator_release(pool);
+}
+
+/* Pieces for small blocks stay within the slack where much is live: what a thread keeps is looked at before. */
+static void pieces_stay_within_the_slack(void **state)
+{
+    (void)state;
+    enum { LIVE = 600 };
+    berth_allocator *pool = make(NULL);
+    void *live[LIVE];
+    for (size_t i = 0; i < LIVE; i++)
+        live[i] = take(pool, 16 * KIB);
+    /* every size of a piece in turn, eight of each at once, so that the thread keeps as many as it may */
+    for (size_t grains = 1; grains <= 64; grains++) {
+        void *few[8];
+        for (size_t i = 0; i < 8; i++)
+            few[i] = take(pool, grains * 256);
+        for (size_t i = 0; i < 8; i++)
+            give(pool, few[i]);
+    }
+    berth_stats stats = stats_of(pool);
+    assert_in_range(stats.max_bytes_reserved, LIVE * 16 * KIB, LIVE * 16 * KIB * 5 / 4);
+    for (size_t i = 0; i < LIVE; i++)
+        give(pool, live[i]);
+    berth_allocator_release(pool);
+}
+
 static void what_idle_threads_keep_decays(void **state)
 {
     (void)state;
@@ -112,7 +167,7 @@ static void what_idle_threads_keep_decays(void **state)
     options.decay_ns = 1000;
     berth_allocator *pool = make(&options);
     give(pool, take(pool, 1000));              /* so that this thread need not grow the pool later */
-    free_on_a_thread(pool, 8 * MIB, 4, false); /* all in that thread's stock */
+    free_on_a_thread(pool, 8 * MIB, 4, false); /* all in that thread's cache */
     for (int i = 0; i < 64 * 100; i++) {       /* this one finds what it needs in its own */
         atomic_fetch_add(&now, 10);
         give(pool, take(pool, 1000));
@@ -170,7 +225,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_soft_limit_holds_whatever_is_freed),
         cmocka_unit_test(a_soft_limit_holds_on_every_thread_together),
-        cmocka_unit_test(stocks_are_bounded_in_bytes),
+        cmocka_unit_test(thread_caches_are_bounded_in_bytes),
+        cmocka_unit_test(many_small_sizes_come_to_rest),
+        cmocka_unit_test(pieces_stay_within_the_slack),
         cmocka_unit_test(what_idle_threads_keep_decays),
         cmocka_unit_test(a_refused_request_does_not_loosen_the_slack),
     };

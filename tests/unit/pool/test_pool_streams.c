@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "base/base.h"
 #include "berth/pool.h"
 #include "berth/virtual.h"
+#include "pool/pool.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -60,6 +60,12 @@ static void give(struct world *w, void *p, berth_stream *stream)
 static void use(struct world *w, void *p, berth_stream *stream)
 {
     assert_int_equal(berth_zero(w->device, p, 64, stream, false), BERTH_OK);
+}
+
+static uint64_t events_created(const struct world *w)
+{
+    berth__pool *pool = berth__pool_from(w->pool);
+    return atomic_load(&pool->streams.events_created);
 }
 
 static void freed_on_a_stream_is_free_for_it_at_once(void **state)
@@ -227,6 +233,44 @@ static void a_lost_event_keeps_its_block_and_the_end_still_comes(void **state)
     world_end(&w);
 }
 
+/* The stream has come to rest, and who waits for memory asks it. */
+static void a_lost_event_refuses_nothing_that_fits(void **state)
+{
+    (void)state;
+    struct world w;
+    world_begin(&w, 2 * MIB);
+    void *p = take(&w, 2 * MIB, w.a);
+    berth_virtual_lose_events(w.a, 1);
+    give(&w, p, NULL);
+    berth_virtual_run_all(w.device);
+    void *q = take(&w, 2 * MIB, w.b);
+    assert_ptr_equal(q, p);
+    give(&w, q, NULL);
+    world_end(&w);
+}
+
+/* Pairs on one stream never run short: the frees themselves see what has passed. */
+static void pairs_on_one_stream_keep_few_events(void **state)
+{
+    (void)state;
+    struct world w;
+    world_begin(&w, 0);
+    for (int i = 0; i < 2000; i++) {
+        give(&w, take(&w, MIB, w.a), NULL);
+        berth_virtual_run(w.a);
+    }
+    assert_in_range(events_created(&w), 1, 80);
+    /* Where nothing passes, all of them are needed, and the frees do not look at all of them every time. */
+    for (int i = 0; i < 500; i++) {
+        void *p = take(&w, MIB, w.a);
+        use(&w, p, w.a);
+        give(&w, p, NULL);
+    }
+    assert_in_range(events_created(&w), 500, 600);
+    berth_virtual_run_all(w.device);
+    world_end(&w);
+}
+
 static void a_device_that_refuses_memory_is_told_apart(void **state)
 {
     (void)state;
@@ -337,6 +381,8 @@ int main(void)
         cmocka_unit_test(memory_that_streams_hold_is_waited_for_before_failing),
         cmocka_unit_test(failing_events_lose_no_block),
         cmocka_unit_test(a_lost_event_keeps_its_block_and_the_end_still_comes),
+        cmocka_unit_test(a_lost_event_refuses_nothing_that_fits),
+        cmocka_unit_test(pairs_on_one_stream_keep_few_events),
         cmocka_unit_test(a_device_that_refuses_memory_is_told_apart),
         cmocka_unit_test(random_programs_never_reuse_early),
     };

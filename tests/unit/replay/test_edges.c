@@ -339,7 +339,13 @@ static void test_requests_at_the_edge(void **state)
         options.strict = strict;
         assert_int_equal(berth_replay_begin(r.planned, &options), BERTH_OK);
         berth_run *run = berth_run_current();
-        void *a = take(&r, 256), *b = take(&r, 128), *p = NULL;
+        /* The allocation that is due, but for its alignment or the place for its result: refused, and due still. */
+        void *p = NULL;
+        static const size_t alignments[] = {0, 3, 63, 65, SIZE_MAX, (size_t)1 << 31};
+        for (size_t i = 0; i < 6; i++)
+            assert_int_equal(berth_allocate(r.planned, 256, alignments[i], NULL, &p), BERTH_INVALID_ARGUMENT);
+        assert_int_equal(berth_allocate(r.planned, 256, 64, NULL, NULL), BERTH_INVALID_ARGUMENT);
+        void *a = take(&r, 256), *b = take(&r, 128);
         /* A free is due: no size is that of a free. */
         static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, (size_t)1 << 63, PTRDIFF_MAX};
         for (size_t i = 0; i < 4; i++) {
@@ -387,6 +393,16 @@ static void test_shorter_reports(void **state)
     assert_true(berth_report_text(&report, text, sizeof text) > 0);
     assert_non_null(strstr(text, "3 of 3"));
     assert_null(strstr(text, "1234567"));
+    /* One that ends between the two figures that are known last. */
+    report = (berth_report)BERTH_REPORT_INIT;
+    report.struct_size = offsetof(berth_report, straggler_bytes);
+    report.straggler_bytes = 1234567;
+    BERTH_REPLAY(r.planned, &report)
+    {
+        work(&r);
+    }
+    assert_int_equal(report.held_bytes, report.block_bytes);
+    assert_int_equal(report.straggler_bytes, 1234567);
     rig_end(&r);
 }
 

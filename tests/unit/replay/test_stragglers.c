@@ -2,6 +2,7 @@
  * is as good as any. */
 #include <pthread.h>
 
+#include "replay/replay.h"
 #include "rig.h"
 
 enum { BLOCK = 2 << 20, OUTPUT = 1000, KEPT = 50 };
@@ -423,6 +424,53 @@ static void test_no_memory_to_free_a_straggler_on_a_stream(void **state)
     rig_end(&r);
 }
 
+/* ---- A free that comes when the scope has looked for the last time --------------------------------- */
+
+static struct {
+    rig *rig;
+    void *output;
+} late;
+
+static void *give_late(void *unused)
+{
+    (void)unused;
+    assert_int_equal(berth_deallocate(late.rig->planned, late.output, 0, NULL), BERTH_OK);
+    return NULL;
+}
+
+/* The linker leads the scope's end here: right after its last look another thread frees. */
+void __real_berth__replay_settle(berth__replay *replay);
+void __wrap_berth__replay_settle(berth__replay *replay);
+void __wrap_berth__replay_settle(berth__replay *replay)
+{
+    __real_berth__replay_settle(replay);
+    if (!late.output)
+        return;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, give_late, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void test_a_free_after_the_last_look_leaves_no_straggler(void **state)
+{
+    (void)state;
+    rig r;
+    rig_begin(&r);
+    record_house(&r);
+    assert_int_equal(berth_replay_begin(r.planned, NULL), BERTH_OK);
+    give(&r, take(&r, BLOCK));
+    late.rig = &r, late.output = take(&r, OUTPUT);
+    berth_report report = BERTH_REPORT_INIT;
+    assert_int_equal(berth_replay_end(r.planned, &report), BERTH_OK);
+    assert_int_equal(report.straggler_bytes, 0); /* what is held is asked for after the block went back */
+    assert_int_equal(berth_deallocate(r.planned, late.output, 0, NULL), BERTH_BAD_FREE);
+    late.output = NULL;
+    void *output = run_once(&r, &report, true); /* and its place is free again */
+    assert_int_equal(report.by_fallback, 0);
+    give(&r, output);
+    rig_end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_outputs_cross_threads),
         cmocka_unit_test(test_no_memory_to_plan_around_stragglers),
         cmocka_unit_test(test_no_memory_to_free_a_straggler_on_a_stream),
+        cmocka_unit_test(test_a_free_after_the_last_look_leaves_no_straggler),
         cmocka_unit_test(test_the_last_frees_and_the_last_release),
         cmocka_unit_test(test_the_last_free_comes_during_the_last_release),
     };

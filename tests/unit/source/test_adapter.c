@@ -104,6 +104,38 @@ static void sizes_come_from_the_heap(void **state)
     berth_allocator_release(a);
 }
 
+/* What the heap gave beyond what was asked for was never the program's: it is neither kept nor shown. */
+static void a_block_grows_into_zeros(void **state)
+{
+    (void)state;
+    const berth_malloc_family family = {
+        .struct_size = sizeof family, .name = "c", .malloc = malloc, .free = free, .usable_size = usable};
+    berth_allocator *adapter = NULL, *over[2] = {NULL, NULL};
+    assert_int_equal(berth_adapter_create(&family, &adapter), BERTH_OK);
+    assert_int_equal(berth_retry_create(adapter, NULL, &over[0]), BERTH_OK);
+    berth_allocator *system = new_system();
+    assert_int_equal(berth_retry_create(system, NULL, &over[1]), BERTH_OK);
+    berth_allocator *const all[] = {adapter, over[0], over[1]};
+    berth_request zeroed = BERTH_REQUEST_INIT;
+    zeroed.flags = BERTH_ZEROED;
+    for (size_t i = 0; i < BERTH_COUNT_OF(all); i++)
+        for (size_t size = 1; size < 40; size++) {
+            unsigned char *p = NULL, *q = NULL;
+            assert_int_equal(berth_allocate(all[i], size, 16, NULL, (void **)&p), BERTH_OK);
+            size_t room = 0;
+            assert_int_equal(berth_allocated_size_slow(all[i], p, &room), BERTH_OK);
+            memset(p, 7, room);
+            assert_int_equal(berth_reallocate(all[i], p, 0, 1000, 16, &zeroed, (void **)&q), BERTH_OK);
+            for (size_t k = 0; k < 1000; k++)
+                assert_int_equal(q[k], k < size ? 7 : 0);
+            give(all[i], q);
+        }
+    berth_allocator_release(over[0]);
+    berth_allocator_release(over[1]);
+    berth_allocator_release(adapter);
+    berth_allocator_release(system);
+}
+
 static void bad_families_are_refused(void **state)
 {
     (void)state;
@@ -122,9 +154,8 @@ static void bad_families_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_poor_heap_is_enough),
-        cmocka_unit_test(a_second_free_is_told),
-        cmocka_unit_test(sizes_come_from_the_heap),
+        cmocka_unit_test(a_poor_heap_is_enough),    cmocka_unit_test(a_second_free_is_told),
+        cmocka_unit_test(sizes_come_from_the_heap), cmocka_unit_test(a_block_grows_into_zeros),
         cmocka_unit_test(bad_families_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,6 +97,36 @@ static void the_smallest_hole_that_fits_is_taken(void **state)
     (void)wall1, (void)wall2;
 }
 
+/* However many holes of the size lie badly for an alignment: one that lies well is found. */
+static void the_only_aligned_hole_is_found(void **state)
+{
+    (void)state;
+    berth_allocator *a = make();
+    void *held[256], *p = NULL;
+    size_t count = 0, good = 0, bad = 0;
+    p = get(a, 32, 64);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
+    (void)get(a, 256 - (uintptr_t)p % 256 - 32, 64); /* what follows lies at multiples of 256 */
+    while (count < BERTH_COUNT_OF(held) && berth_allocate(a, 224, 64, NULL, &p) == BERTH_OK)
+        held[count++] = p;
+    while (berth_allocate(a, 32, 64, NULL, &p) == BERTH_OK)
+        ; /* what is left over */
+    assert_true(count < BERTH_COUNT_OF(held));
+    for (size_t i = 0; i < count; i++)
+        good = (uintptr_t)held[i] % 2048 == 0 ? i : good; /* the last of all */
+    /* No two neighbours. */
+    for (size_t i = good % 2; i < count; i += 2) {
+        if ((uintptr_t)held[i] % 2048 == 0)
+            continue;
+        assert_int_equal(berth_deallocate(a, held[i], 0, NULL), BERTH_OK);
+        bad++;
+    }
+    assert_true(bad > 8);
+    assert_int_equal(berth_allocate(a, 224, 2048, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    assert_int_equal(berth_deallocate(a, held[good], 0, NULL), BERTH_OK);
+    assert_ptr_equal(get(a, 224, 2048), held[good]);
+}
+
 static void a_full_region_is_not_fragmented(void **state)
 {
     (void)state;
@@ -264,6 +294,7 @@ int main(void)
         cmocka_unit_test(it_works_before_main),
         cmocka_unit_test(sizes_ids_and_figures),
         cmocka_unit_test(the_smallest_hole_that_fits_is_taken),
+        cmocka_unit_test(the_only_aligned_hole_is_found),
         cmocka_unit_test(a_full_region_is_not_fragmented),
         cmocka_unit_test(wrong_frees_are_reported),
         cmocka_unit_test(growing_uses_the_neighbour),

@@ -40,7 +40,7 @@ static void test_streams_that_stay_keep_their_queues(void **state)
             berth_stream_destroy(streams[i]);
             streams[i] = NULL;
         }
-        assert_true(berth__streams_suspect(&set));
+        assert_true(berth__streams_suspect(&set, false));
         berth__stream_queue *taken = berth__streams_take_suspects(&set);
         berth__streams_release(taken);
         berth__streams_reuse(&set, taken);

@@ -4,6 +4,7 @@
 #include "unit/wrap/wrap_test.h"
 
 #include "base/annotate.h"
+#include "berth/virtual.h"
 #include "gate.h"
 
 struct found {
@@ -464,6 +465,40 @@ static void a_block_is_there_while_its_use_is_noted(void **state)
     berth_allocator_release(system);
 }
 
+/* A block of secrets that cannot be wiped just now is not given away: it stays live, and the next free takes it. */
+static void what_cannot_be_wiped_stays_live(void **state)
+{
+    (void)state;
+    struct found f = {0};
+    berth_device device;
+    berth_allocator *pinned = NULL, *a = NULL;
+    berth_stream *stream = NULL;
+    size_t size = 0;
+    assert_int_equal(berth_virtual_create(&device), BERTH_OK);
+    assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
+    assert_int_equal(berth_device_allocator_create(device, BERTH_MEMORY_PINNED, &pinned), BERTH_OK);
+    berth_guard_options options = BERTH_GUARD_OPTIONS_INIT;
+    options.zero_on_free = true;
+    options.report = note_report;
+    options.context = &f;
+    assert_int_equal(berth_guard_create(pinned, &options, &a), BERTH_OK);
+    static const berth_status refusals[] = {BERTH_DEVICE_ERROR, BERTH_OUT_OF_HOST_MEMORY};
+    for (size_t k = 0; k < 2; k++) {
+        void *p = take(a, 256);
+        memset(p, 0x5e, 256);
+        berth_virtual_fail(device, BERTH_VIRTUAL_ZERO, 1, refusals[k], false);
+        assert_int_equal(berth_deallocate(a, p, 256, stream), refusals[k]);
+        assert_int_equal(berth_requested_size(a, p, &size), BERTH_OK);
+        assert_int_equal(berth_deallocate(a, p, 256, stream), BERTH_OK);
+        assert_int_equal(berth_deallocate(a, p, 256, stream), BERTH_BAD_FREE);
+    }
+    berth_allocator_release(a);
+    berth_allocator_release(pinned);
+    assert_int_equal(berth_virtual_bytes_in_use(device), 0);
+    berth_stream_destroy(stream);
+    berth_virtual_destroy(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_late_write_is_found_when_the_quarantine_ends),
         cmocka_unit_test(double_and_foreign_frees_are_refused),
         cmocka_unit_test(secrets_are_wiped),
+        cmocka_unit_test(what_cannot_be_wiped_stays_live),
         cmocka_unit_test(the_quarantine_gives_way_before_memory_runs_out),
         cmocka_unit_test(it_tracks_sizes_and_ids),
         cmocka_unit_test(a_live_block_keeps_it),

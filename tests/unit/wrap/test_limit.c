@@ -1,6 +1,9 @@
 /* The limit: never exceeded, fully usable, shared; over every kind of inner allocator. */
 #include "unit/wrap/wrap_test.h"
 
+#include "berth/replay.h"
+#include "gate.h"
+
 static berth_allocator *limited(berth_allocator *inner, berth_budget *budget)
 {
     berth_allocator *a = NULL;
@@ -114,6 +117,44 @@ static void what_is_not_taken_back_stays_known(void **state)
     assert_int_equal(berth__heap_live(), live);
 }
 
+/* What a scope hands out its stream may still fill, or be at work on: what is known of a block lies elsewhere. */
+static void streams_overwrite_no_notes(void **state)
+{
+    (void)state;
+    berth_plan *plan = NULL;
+    berth_allocator *system = new_system(), *planned = NULL;
+    berth_stream *stream = NULL;
+    berth_budget *budget = new_budget(1 << 20);
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_plan_create(&plan), BERTH_OK);
+    assert_int_equal(berth_planned_create(system, plan, &planned), BERTH_OK);
+    berth_allocator *layers[2] = {limited(berth_allocator_retain(planned), budget), NULL};
+    assert_int_equal(berth_scope_meter_create(planned, &layers[1]), BERTH_OK);
+    berth_request request = {.struct_size = sizeof request, .flags = BERTH_ZEROED, .stream = stream};
+    for (size_t i = 0; i < BERTH_COUNT_OF(layers); i++) {
+        void *p = NULL;
+        BERTH_RECORD(planned) give(layers[i], take(layers[i], 1000));
+        gate shut = GATE_INIT;
+        assert_int_equal(berth_stream_call(stream, gate_stop, &shut), BERTH_OK);
+        berth_report report = BERTH_REPORT_INIT;
+        BERTH_REPLAY(planned, &report)
+        {
+            assert_int_equal(berth_allocate(layers[i], 1000, 64, &request, &p), BERTH_OK);
+            gate_open(&shut);
+            assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+            give(layers[i], p);
+        }
+        assert_int_equal(report.from_plan, 1);
+        assert_int_equal(berth_budget_in_use(budget), 0);
+        berth_allocator_release(layers[i]);
+    }
+    berth_allocator_release(planned);
+    berth_allocator_release(system);
+    berth_plan_release(plan);
+    berth_stream_destroy(stream);
+    berth_budget_release(budget);
+}
+
 static void counts_what_was_asked_for(void **state)
 {
     (void)state;
@@ -159,6 +200,32 @@ static void a_failure_beneath_costs_nothing(void **state)
     assert_int_equal(berth_budget_in_use(budget), 0);
     assert_int_equal(berth_deallocate(a, region + 512, 0, NULL), BERTH_BAD_FREE);
     assert_int_equal(berth_budget_in_use(budget), 0);
+    berth_allocator_release(a);
+    berth_budget_release(budget);
+}
+
+/* For a limit that may come later: counted, and no figure speaks of a limit. */
+static void a_budget_may_only_count(void **state)
+{
+    (void)state;
+    berth_allocator *inner = NULL;
+    assert_int_equal(berth_pool_create(NULL, &inner), BERTH_OK);
+    berth_budget *budget = new_budget(BERTH_BUDGET_UNLIMITED);
+    berth_allocator *a = limited(inner, budget);
+    berth_stats stats = {.struct_size = sizeof stats};
+    void *p = NULL;
+    assert_int_equal(berth_allocate(a, 1000, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_limit, 0);
+    assert_int_equal(berth_budget_in_use(budget), 1000);
+    void *none = NULL;
+    assert_int_equal(berth_allocate(a, (size_t)1 << 62, 64, NULL, &none), BERTH_OUT_OF_HOST_MEMORY);
+    assert_null(none);
+    assert_int_equal(berth_budget_set_limit(budget, 1500), BERTH_OK);
+    assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+    assert_int_equal(stats.bytes_limit, 1500);
+    assert_int_equal(berth_budget_set_limit(budget, BERTH_BUDGET_UNLIMITED + 1), BERTH_INVALID_ARGUMENT);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
     berth_allocator_release(a);
     berth_budget_release(budget);
 }
@@ -297,8 +364,10 @@ int main(void)
         cmocka_unit_test(counts_what_was_asked_for),
         cmocka_unit_test(failures_cost_nothing),
         cmocka_unit_test(what_is_not_taken_back_stays_known),
+        cmocka_unit_test(streams_overwrite_no_notes),
         cmocka_unit_test(several_allocators_share_a_budget),
         cmocka_unit_test(a_failure_beneath_costs_nothing),
+        cmocka_unit_test(a_budget_may_only_count),
         cmocka_unit_test(a_changed_limit_holds_at_once),
         cmocka_unit_test(threads_never_exceed_it),
         cmocka_unit_test(a_crooked_pointer_reaches_the_source),

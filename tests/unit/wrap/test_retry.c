@@ -131,12 +131,52 @@ static void other_failures_do_not_wait(void **state)
     drop_stack(&s);
 }
 
+/* What the driver said of the last try is kept beside the words of the wait. */
+static berth_status refuse_allocation(void *self, size_t size_bytes, size_t alignment,
+                                      const berth_request *request, void **out)
+{
+    (void)self, (void)size_bytes, (void)alignment, (void)request, (void)out;
+    return berth_fail_driver(BERTH_OUT_OF_DEVICE_MEMORY, -4, "CL_NO", "the driver has none");
+}
+
+static berth_status take_anything(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    (void)self, (void)p, (void)size_bytes, (void)stream;
+    return BERTH_OK;
+}
+
+static void destroy_nothing(void *self)
+{
+    (void)self;
+}
+
+static void the_drivers_words_are_kept(void **state)
+{
+    (void)state;
+    const berth_allocator_ops ops = {.struct_size = sizeof ops,
+                                     .allocate = refuse_allocation,
+                                     .deallocate = take_anything,
+                                     .destroy = destroy_nothing};
+    berth_allocator *inner = NULL, *a = NULL;
+    void *p = NULL;
+    assert_int_equal(berth_allocator_create(&ops, NULL, &inner), BERTH_OK);
+    berth_retry_options options = BERTH_RETRY_OPTIONS_INIT;
+    options.deadline_ns = 0;
+    assert_int_equal(berth_retry_create(inner, &options, &a), BERTH_OK);
+    assert_int_equal(berth_allocate(a, 8, 8, NULL, &p), BERTH_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(berth_last_error()->driver_code, -4);
+    assert_string_equal(berth_last_error()->driver_words, "CL_NO");
+    assert_non_null(strstr(berth_last_error()->message, "in vain: the driver has none"));
+    berth_allocator_release(a);
+    berth_allocator_release(inner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_a_free),           cmocka_unit_test(looks_again_without_a_free),
         cmocka_unit_test(gives_up_at_the_deadline),   cmocka_unit_test(no_retry_fails_at_once),
-        cmocka_unit_test(other_failures_do_not_wait),
+        cmocka_unit_test(other_failures_do_not_wait), cmocka_unit_test(the_drivers_words_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,6 +206,41 @@ static void threads_do_not_mix(void **state)
     berth__table_finish(&t);
 }
 
+static void *come_by(void *context)
+{
+    berth__entry out;
+    return berth__table_get(context, at(1), &out) ? NULL : context;
+}
+
+/* A shard that was taken away is a thread's own again once nobody else has come for a while; the while grows. */
+static void a_shard_comes_back_to_who_uses_it_alone(void **state)
+{
+    (void)state;
+    static berth__table t;
+    memset(&t, 0, sizeof t);
+    t.slots = &slots;
+    put(&t, 1, 1);
+    berth__shard *s = berth__table_shard(&t, at(1));
+    uint32_t mine = atomic_load(&s->owner), turns[2] = {0};
+    assert_true(mine >= BERTH__SHARD_OWNED);
+    for (int time = 0; time < 2; time++) {
+        pthread_t id;
+        void *trouble = NULL;
+        assert_int_equal(pthread_create(&id, NULL, come_by, &t), 0);
+        pthread_join(id, &trouble);
+        assert_null(trouble);
+        assert_int_equal(atomic_load(&s->owner), BERTH__SHARD_SHARED);
+        berth__entry out;
+        while (atomic_load(&s->owner) == BERTH__SHARD_SHARED && turns[time] < 100000) {
+            assert_true(berth__table_get(&t, at(1), &out) && out.id == 1);
+            turns[time]++;
+        }
+        assert_int_equal(atomic_load(&s->owner), mine);
+    }
+    assert_in_range(turns[1], 2 * turns[0] - 2, 2 * turns[0] + 2);
+    berth__table_finish(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +252,7 @@ int main(void)
         cmocka_unit_test(blocks_are_found_by_their_middle),
         cmocka_unit_test(without_memory_nothing_changes),
         cmocka_unit_test(threads_do_not_mix),
+        cmocka_unit_test(a_shard_comes_back_to_who_uses_it_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,10 @@
 #include "base/base.h"
 #include "plan_families.h"
 #include "plan_random.h"
+#include "planner/engine/solver.h"
 #include "planner/place/pins.h"
 #include "planner/place/stack.h"
+#include "planner/problem/bound.h"
 
 /* Debug builds check every plan twice, and sanitizers take ten times as long. */
 #ifdef NDEBUG
@@ -168,6 +170,24 @@ static void test_a_stack_is_a_plan(void **state)
     }
 }
 
+/* Rounded up to classes, the last of seven would end past the largest offset there is. */
+static void test_a_stack_of_the_largest(void **state)
+{
+    (void)state;
+    berth_problem_buffer buffers[7];
+    uint64_t offsets[7];
+    for (uint64_t i = 0; i < 7; i++)
+        buffers[i] = (berth_problem_buffer){
+            .upper = 1, .size_bytes = (i ? UINT64_C(9) : 8) << 57, .fixed_offset = BERTH_NO_OFFSET};
+    const berth_problem problem = {.struct_size = sizeof problem, .buffers = buffers, .buffer_count = 7};
+    berth__prepared p;
+    assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
+    memset(offsets, 0xff, sizeof offsets);
+    assert_int_equal(p.unit_bytes, UINT64_C(1) << 57);
+    assert_int_equal(berth__stack_above(&p, offsets), 62);
+    berth__prepared_finish(&p);
+}
+
 /* ---- The heuristics ---- */
 
 /* Whatever auto may spend, a heuristic that finishes with a 32nd of it is not better; and the time-ordered
@@ -236,6 +256,33 @@ static void test_steps_grow_with_the_items(void **state)
     free(offsets);
 }
 
+/* A plan at the bound that comes after the last step ends the search, however many steps there are later. */
+static void test_what_is_over_is_not_resumed(void **state)
+{
+    (void)state;
+    const berth_problem_buffer buffers[] = {
+        {.upper = 2, .size_bytes = 4, .fixed_offset = BERTH_NO_OFFSET},
+        {.lower = 1, .upper = 3, .size_bytes = 2, .fixed_offset = BERTH_NO_OFFSET}};
+    const berth_problem problem = {
+        .struct_size = sizeof problem, .buffers = buffers, .buffer_count = 2, .alignment = 1};
+    berth__prepared prepared;
+    assert_int_equal(berth__prepared_init(&prepared, &problem), BERTH_OK);
+    uint64_t best[2], plan[2] = {0, prepared.size[0]};
+    berth__search search = {.prepared = &prepared,
+                            .capacity = BERTH__NO_CAPACITY,
+                            .step_budget = 10,
+                            .best_peak = UINT64_MAX,
+                            .best = best};
+    assert_int_equal(berth__bound(&prepared, &search.lower_bound), BERTH_OK);
+    assert_true(berth__search_step(&search, 10));
+    assert_int_equal(search.stop, BERTH_STOP_STEPS);
+    assert_true(berth__search_offer(&search, plan, "test"));
+    search.step_budget = 1000;
+    assert_false(berth__search_resume(&search));
+    assert_int_equal(search.stop, BERTH_STOP_OPTIMAL);
+    berth__prepared_finish(&prepared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,9 +290,11 @@ int main(void)
         cmocka_unit_test(test_many_pins),
         cmocka_unit_test(test_the_clock_is_heeded_at_once),
         cmocka_unit_test(test_a_stack_is_a_plan),
+        cmocka_unit_test(test_a_stack_of_the_largest),
         cmocka_unit_test(test_not_worse_at_any_budget),
         cmocka_unit_test(test_families_not_worse_at_any_budget),
         cmocka_unit_test(test_steps_grow_with_the_items),
+        cmocka_unit_test(test_what_is_over_is_not_resumed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,6 +135,33 @@ static void test_repair_improves_and_stays_valid(void **state)
     assert_true(improved > 20);
 }
 
+/* One huge item above hundreds of thousands of small ones that never meet: no place below the capacity is free, so it takes
+ * nearly all of them out, and to put them in order for coming back must not take their square. */
+static void test_repair_of_one_that_has_all_in_its_way(void **state)
+{
+    (void)state;
+    enum { COUNT = 200000, SMALL_AT = 440, HUGE_AT = 700 };
+    berth_problem_buffer *buffers = malloc(COUNT * sizeof *buffers);
+    uint64_t *offsets = malloc(COUNT * sizeof *offsets), *best = malloc(COUNT * sizeof *best), random = 7;
+    for (size_t i = 1; i < COUNT; i++)
+        family_buffer(&buffers[i], i, 1, 1 + random_below(&random, 255));
+    family_buffer(&buffers[0], 0, COUNT, 1000001);
+    const berth_problem problem = {.struct_size = sizeof problem, .buffers = buffers, .buffer_count = COUNT};
+    berth__prepared p;
+    assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
+    for (uint32_t i = 0; i < p.item_count; i++)
+        offsets[i] = p.size[i] > 255 ? HUGE_AT : SMALL_AT;
+    berth__search search = search_of(&p);
+    search.best = best;
+    berth__search_offer(&search, offsets, "test");
+    assert_int_equal(berth__repair(&search, 1000000), BERTH_OK);
+    expect_valid(&problem, &p, best);
+    berth__prepared_finish(&p);
+    free(best);
+    free(offsets);
+    free(buffers);
+}
+
 static void solve_family(const family *which, size_t count, uint64_t seed, double at_most)
 {
     berth_problem problem;
@@ -241,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_every_valley_is_a_plan),
         cmocka_unit_test(test_overlap_against_trying),
         cmocka_unit_test(test_repair_improves_and_stays_valid),
+        cmocka_unit_test(test_repair_of_one_that_has_all_in_its_way),
         cmocka_unit_test(test_families),
         cmocka_unit_test(test_tilings_are_solved),
         cmocka_unit_test(test_auto_is_deterministic),

@@ -103,6 +103,57 @@ static void test_a_capacity_below_the_bound_is_refused_at_once(void **state)
     }
 }
 
+/* Three at once, 8 bytes in all, that need 9: two ask for a multiple of 4 and leave a hole of one byte. Only the exact
+ * search tells. Where it runs alone its proof comes before any plan, and a whole plan comes with it all the same. */
+static void test_a_proof_before_the_first_plan(void **state)
+{
+    (void)state;
+    char others[1024] = "";
+    for (size_t k = 0; berth_phase_name(k); k++)
+        if (strcmp(berth_phase_name(k), "exact") != 0)
+            strcat(strcat(others, others[0] ? "," : ""), berth_phase_name(k));
+    static const uint64_t pins[] = {BERTH_NO_OFFSET, 0};
+    static const uint64_t budgets[] = {0, 1, 40, 100000};
+    for (size_t k = 0; k < BERTH_COUNT_OF(pins) * BERTH_COUNT_OF(budgets); k++) {
+        const berth_problem_buffer buffers[] = {
+            {.upper = 1, .size_bytes = 3, .fixed_offset = pins[k % 2], .alignment = 4},
+            {.upper = 1, .size_bytes = 3, .fixed_offset = BERTH_NO_OFFSET, .alignment = 4},
+            {.upper = 1, .size_bytes = 2, .fixed_offset = BERTH_NO_OFFSET}};
+        const berth_problem problem = {.struct_size = sizeof problem,
+                                       .buffers = buffers,
+                                       .buffer_count = BERTH_COUNT_OF(buffers),
+                                       .capacity_bytes = 8};
+        const berth_certificate c =
+            solve(&problem, (berth_solve_options){.without = others, .step_budget = budgets[k / 2]});
+        assert_true(c.peak_bytes >= 9);
+        if (budgets[k / 2] == 0) {
+            assert_int_equal(c.fits, BERTH_FITS_NO);
+            assert_int_equal(c.stopped_by, BERTH_STOP_INFEASIBLE);
+        }
+    }
+}
+
+static berth_stop answer_it(void *context, const berth_progress *progress)
+{
+    (void)progress;
+    return *(const berth_stop *)context;
+}
+
+/* A progress function may answer three things. Whatever else it says ends the search as a clock does: it proves
+ * nothing, and there is a whole plan. */
+static void test_what_no_progress_function_may_answer(void **state)
+{
+    (void)state;
+    random_problem random;
+    random_problem_make(&random, &phase_shapes[0], 1);
+    for (int k = BERTH_STOP_OPTIMAL; k <= BERTH_STOP_CLOCK; k++) {
+        berth_stop answer = (berth_stop)k;
+        const berth_certificate c =
+            solve(&random.problem, (berth_solve_options){.progress = answer_it, .context = &answer});
+        assert_int_equal(c.stopped_by, BERTH_STOP_CLOCK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +161,8 @@ int main(void)
         cmocka_unit_test(test_an_unknown_phase_is_named),
         cmocka_unit_test(test_a_shorter_struct_leaves_nothing_out),
         cmocka_unit_test(test_a_capacity_below_the_bound_is_refused_at_once),
+        cmocka_unit_test(test_a_proof_before_the_first_plan),
+        cmocka_unit_test(test_what_no_progress_function_may_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

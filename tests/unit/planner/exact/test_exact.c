@@ -321,6 +321,129 @@ static void test_small_tilings(void **state)
     }
 }
 
+/* Whether a plan of `capacity` bytes, which is known to exist, is found and not refuted. */
+static void expect_found(const berth_problem *problem, uint64_t capacity, uint64_t seed)
+{
+    berth__prepared prepared;
+    berth__exact *exact;
+    uint64_t offsets[RANDOM_BUFFERS], bytes[RANDOM_BUFFERS];
+    berth__exact_answer answer;
+    assert_int_equal(berth__prepared_init(&prepared, problem), BERTH_OK);
+    assert_int_equal(berth__exact_create(&prepared, seed, BERTH__EXACT_BEST, &exact), BERTH_OK);
+    berth__search search = {.prepared = &prepared, .step_budget = UINT64_MAX};
+    assert_int_equal(
+        berth__exact_run(exact, &search, capacity / prepared.unit_bytes, 1000000, offsets, &answer),
+        BERTH_OK);
+    if (answer == BERTH__EXACT_INFEASIBLE)
+        fail_msg("seed %llu: there is a plan of %llu bytes, the search says otherwise",
+                 (unsigned long long)seed, (unsigned long long)capacity);
+    if (answer == BERTH__EXACT_FOUND) {
+        berth__prepared_expand(&prepared, offsets, bytes);
+        assert_int_equal(berth_problem_check(problem, bytes, NULL), BERTH_OK);
+    }
+    berth__exact_destroy(exact);
+    berth__prepared_finish(&prepared);
+}
+
+/* A rectangle cut apart; some pieces are pinned where they were cut out, some ask for an alignment that their place
+ * has, and a few are taken away. */
+static void make_planted(random_problem *random, uint32_t times, uint32_t height, uint32_t pinned_percent,
+                         uint32_t aligned_percent, uint64_t seed)
+{
+    memset(random, 0, sizeof *random);
+    random->state = seed;
+    uint64_t *state = &random->state, bottom[RANDOM_BUFFERS] = {0};
+    berth_problem_buffer *b = random->buffers;
+    uint32_t count = 1, wanted = 6 + random_below(state, 14);
+    b[0] = (berth_problem_buffer){.upper = times, .size_bytes = height, .fixed_offset = BERTH_NO_OFFSET};
+    for (uint32_t attempt = 0; count < wanted && attempt < 200; attempt++) {
+        const uint32_t k = random_below(state, count);
+        const uint32_t span = (uint32_t)(b[k].upper - b[k].lower), size = (uint32_t)b[k].size_bytes;
+        const uint32_t at = random_below(state, 2);
+        if ((at ? span : size) < 2)
+            continue;
+        const uint32_t cut = 1 + random_below(state, (at ? span : size) - 1);
+        b[count] = b[k];
+        bottom[count] = bottom[k];
+        if (at) {
+            b[k].upper = b[count].lower = b[k].lower + cut;
+        } else {
+            b[k].size_bytes = cut;
+            b[count].size_bytes = size - cut;
+            bottom[count] += cut;
+        }
+        count++;
+    }
+    for (uint32_t away = random_below(state, 3); away > 0; away--) {
+        const uint32_t k = random_below(state, count);
+        b[k] = b[--count];
+        bottom[k] = bottom[count];
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        for (uint32_t a = 6; a > 1 && random_below(state, 100) < aligned_percent; a--)
+            if (bottom[k] % a == 0 && b[k].alignment == 0)
+                b[k].alignment = a;
+        if (random_below(state, 100) < pinned_percent)
+            b[k].fixed_offset = bottom[k];
+    }
+    random->problem =
+        (berth_problem){.struct_size = sizeof random->problem, .buffers = b, .buffer_count = count};
+}
+
+static void test_planted(void **state)
+{
+    (void)state;
+#ifdef NDEBUG
+    enum { SEEDS = 12000 };
+#else
+    enum { SEEDS = 2000 };
+#endif
+    static const struct {
+        uint32_t times, height, pinned_percent, aligned_percent;
+    } shapes[] = {{7, 12, 15, 0}, {6, 12, 20, 20}, {10, 20, 15, 0}, {5, 8, 0, 60}};
+    for (uint64_t seed = 0; seed < SEEDS; seed++)
+        for (size_t k = 0; k < BERTH_COUNT_OF(shapes); k++) {
+            random_problem random;
+            make_planted(&random, shapes[k].times, shapes[k].height, shapes[k].pinned_percent,
+                         shapes[k].aligned_percent, seed * 4 + k);
+            expect_found(&random.problem, shapes[k].height, seed);
+        }
+}
+
+/* Of many planted ones those that a search calls infeasible if it explains one byte too little when an item would be
+ * pushed past the capacity. */
+static void test_planted_and_once_refuted(void **state)
+{
+    (void)state;
+#define PIECE(from, to, bytes, pin, align)                                                                 \
+    {                                                                                                      \
+        .lower = (from), .upper = (to), .size_bytes = (bytes), .fixed_offset = (pin), .alignment = (align) \
+    }
+#define FREE BERTH_NO_OFFSET
+    static const berth_problem_buffer pinned[] = {
+        PIECE(0, 1, 1, FREE, 0), PIECE(0, 1, 1, FREE, 0), PIECE(1, 7, 6, FREE, 0), PIECE(0, 6, 1, FREE, 0),
+        PIECE(0, 1, 1, FREE, 0), PIECE(0, 1, 3, 1, 0),    PIECE(6, 7, 6, FREE, 0), PIECE(0, 6, 5, FREE, 0)};
+    static const berth_problem_buffer aligned[] = {PIECE(2, 7, 3, FREE, 3), PIECE(0, 2, 3, FREE, 0),
+                                                   PIECE(0, 3, 4, FREE, 0), PIECE(3, 7, 7, FREE, 0),
+                                                   PIECE(2, 3, 3, FREE, 0), PIECE(0, 2, 3, FREE, 0)};
+    static const berth_problem_buffer even[] = {
+        PIECE(3, 7, 3, FREE, 2), PIECE(1, 4, 1, FREE, 0), PIECE(0, 3, 3, FREE, 0), PIECE(5, 7, 7, FREE, 0),
+        PIECE(0, 1, 7, FREE, 0), PIECE(4, 5, 7, FREE, 0), PIECE(1, 4, 6, FREE, 0)};
+    static const struct {
+        const berth_problem_buffer *buffers;
+        size_t count;
+        uint64_t capacity;
+    } seen[] = {{pinned, BERTH_COUNT_OF(pinned), 12},
+                {aligned, BERTH_COUNT_OF(aligned), 10},
+                {even, BERTH_COUNT_OF(even), 10}};
+    for (size_t k = 0; k < BERTH_COUNT_OF(seen); k++)
+        for (uint64_t seed = 0; seed < 50; seed++) {
+            const berth_problem problem = {
+                .struct_size = sizeof problem, .buffers = seen[k].buffers, .buffer_count = seen[k].count};
+            expect_found(&problem, seen[k].capacity, seed);
+        }
+}
+
 static void test_alignment(void **state)
 {
     (void)state;
@@ -483,15 +606,63 @@ static void test_limits_and_memory(void **state)
     berth__prepared_finish(&prepared);
 }
 
+/* Problems too large for brute force that some fault in the rules of exact_moves.c once called infeasible at the
+ * capacity given here, above the most that is live. That they are not, the plan itself proves. */
+static void test_no_plan_is_lost(void **state)
+{
+    (void)state;
+    static const random_shape shapes[] = {
+        {.buffers = 12, .times = 8, .sizes = 9, .unit = 1, .pinned_percent = 15},
+        {.buffers = 12, .times = 8, .sizes = 9, .unit = 1, .alignments = 5},
+        {.buffers = 18, .times = 10, .sizes = 9, .unit = 1, .full = 12},
+        {.buffers = 24, .times = 10, .sizes = 6, .unit = 1, .full = 14, .pinned_percent = 12},
+        {.buffers = 24, .times = 12, .sizes = 6, .unit = 1, .full = 12, .alignments = 3},
+    };
+    static const struct {
+        unsigned shape;
+        uint64_t seed, above;
+    } cases[] = {{0, 2369, 0}, {0, 2380, 2}, {0, 6164, 0}, {1, 5, 0},    {1, 170, 0},  {1, 236, 0},
+                 {1, 368, 0},  {1, 577, 0},  {1, 654, 0},  {1, 1479, 0}, {1, 1545, 0}, {1, 4273, 0},
+                 {1, 4867, 0}, {2, 274, 0},  {2, 2925, 0}, {3, 4797, 0}, {4, 1242, 0}, {4, 3447, 0}};
+    for (size_t k = 0; k < BERTH_COUNT_OF(cases); k++) {
+        random_problem random;
+        berth__prepared p;
+        berth__exact *exact;
+        berth__exact_answer answer;
+        random_problem_make(&random, &shapes[cases[k].shape], cases[k].seed);
+        assert_int_equal(berth__prepared_init(&p, &random.problem), BERTH_OK);
+        berth__search search = {.prepared = &p, .step_budget = UINT64_MAX, .best_peak = UINT64_MAX};
+        uint64_t offsets[RANDOM_BUFFERS], buffers[RANDOM_BUFFERS];
+        assert_int_equal(berth__exact_create(&p, 1, BERTH__EXACT_BEST, &exact), BERTH_OK);
+        assert_int_equal(
+            berth__exact_run(exact, &search, p.max_live + cases[k].above, 3000000, offsets, &answer),
+            BERTH_OK);
+        assert_int_equal(answer, BERTH__EXACT_FOUND);
+        berth__prepared_expand(&p, offsets, buffers);
+        assert_int_equal(berth_problem_check(&random.problem, buffers, NULL), BERTH_OK);
+        berth__exact_destroy(exact);
+        berth__prepared_finish(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),        cmocka_unit_test(test_equal_items),
-        cmocka_unit_test(test_churn),        cmocka_unit_test(test_small_tilings),
-        cmocka_unit_test(test_alignment),    cmocka_unit_test(test_pins),
-        cmocka_unit_test(test_gaps),         cmocka_unit_test(test_alias_groups),
-        cmocka_unit_test(test_everything),   cmocka_unit_test(test_paths_agree),
-        cmocka_unit_test(test_pass_by_hand), cmocka_unit_test(test_limits_and_memory),
+        cmocka_unit_test(test_no_plan_is_lost),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_equal_items),
+        cmocka_unit_test(test_churn),
+        cmocka_unit_test(test_small_tilings),
+        cmocka_unit_test(test_planted),
+        cmocka_unit_test(test_planted_and_once_refuted),
+        cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_alias_groups),
+        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_paths_agree),
+        cmocka_unit_test(test_pass_by_hand),
+        cmocka_unit_test(test_limits_and_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void test_huge_buffers_reach_the_bound(void **state)
     enum { COUNT = 80000 };
     berth_problem problem;
     berth__prepared p;
-    family_make(&programs[1], COUNT, 1, &problem);
+    family_make(&programs[1], COUNT, 6, &problem);
     assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
     uint64_t *offsets = malloc(p.item_count * sizeof *offsets), peak, least = UINT64_MAX;
     for (unsigned variant = 0; variant < 4; variant++) {

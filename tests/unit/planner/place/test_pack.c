@@ -141,28 +141,86 @@ static void test_every_allocation_may_fail(void **state)
 
 /* ---- What it is for: programs whose plans ended above the bound ---- */
 
+/* A program of a family at the default effort, and whether it is at the bound. */
+static bool plan_decoding(const family *which, size_t count, uint64_t seed, uint32_t alignment,
+                          uint64_t *offsets)
+{
+    berth_problem problem;
+    berth_certificate c = {.struct_size = sizeof c};
+    family_make(which, count, seed, &problem);
+    problem.alignment = alignment;
+    assert_int_equal(berth_solve(&problem, NULL, offsets, &c), BERTH_OK);
+    assert_true((double)c.peak_bytes <= 1.002 * (double)c.lower_bound_bytes);
+    family_free(&problem);
+    return c.proven_optimal;
+}
+
 /* With the alignment that the end of a recording plans with, and without. Of most programs the bound can be
- * reached; that it can be of all is not known. */
+ * reached; that it can be of all is not known: of some that end in the middle of a token it is missed by a few
+ * thousandths of a cache. */
 static void test_decoding_reaches_the_bound(void **state)
 {
     (void)state;
     enum { COUNT = 12000 / SCALE };
     uint64_t *offsets = malloc(COUNT * sizeof *offsets);
-    unsigned reached = 0, asked = 0;
-    for (uint64_t seed = 1; seed <= (SCALE == 1 ? 8 : 2); seed++)
-        for (uint32_t alignment = 1; alignment <= 64; alignment += 63) {
-            berth_problem problem;
-            berth_certificate c = {.struct_size = sizeof c};
-            family_make(&programs[0], COUNT, seed, &problem);
-            problem.alignment = alignment;
-            assert_int_equal(berth_solve(&problem, NULL, offsets, &c), BERTH_OK);
-            assert_true((double)c.peak_bytes <= 1.002 * (double)c.lower_bound_bytes);
-            reached += c.proven_optimal;
-            asked++;
-            family_free(&problem);
-        }
-    assert_true(8 * reached >= 7 * asked);
+    for (size_t f = 0; f < PROGRAMS; f++) {
+        unsigned reached = 0, asked = 0;
+        if (strncmp(programs[f].name, "decode", 6) != 0)
+            continue;
+        for (uint64_t seed = 1; seed <= (SCALE == 1 ? 8 : 2); seed++)
+            for (uint32_t alignment = 1; alignment <= 64; alignment += 63, asked++)
+                reached += plan_decoding(&programs[f], COUNT, seed, alignment, offsets);
+        assert_true(f ? 2 * reached >= asked : 8 * reached >= 7 * asked);
+    }
     free(offsets);
+}
+
+/* Equals by their ends, the last first: whoever conflicts with the one to be placed is alive at its end, so as many
+ * places as are alive at once are enough, whatever the lives. By the first end or by length they are not. */
+static void test_of_equals_the_last_chooses_first(void **state)
+{
+    (void)state;
+    enum { COUNT = 120, PROGRAMS_TRIED = 20 };
+    for (uint64_t seed = 1; seed <= PROGRAMS_TRIED; seed++) {
+        berth_problem_buffer buffers[COUNT];
+        uint64_t random = seed;
+        for (uint64_t i = 0; i < COUNT; i++)
+            family_buffer(&buffers[i], 2 * i, 1 + family_random(&random) % 29, 64);
+        const berth_problem problem = {
+            .struct_size = sizeof problem, .buffers = buffers, .buffer_count = COUNT};
+        berth__prepared p;
+        uint64_t offsets[COUNT], peak;
+        assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
+        berth__search search = search_of(&p);
+        assert_int_equal(berth__pack_run(&search, BERTH__PACK_SIZE, p.max_live, UINT64_MAX, offsets, &peak),
+                         BERTH_OK);
+        assert_int_equal(peak, p.max_live);
+        berth__prepared_finish(&p);
+    }
+}
+
+/* The room below the lid is as tight as the lid says: one unit more, and these six choose otherwise and end above. */
+static void test_rooms_end_at_the_lid(void **state)
+{
+    (void)state;
+    static const uint64_t lives[][3] = {{1, 3, 5}, {1, 3, 4}, {0, 2, 2}, {0, 1, 2}, {3, 3, 3}, {0, 4, 4}};
+    enum { COUNT = BERTH_COUNT_OF(lives), BOUND = 16 };
+    berth_problem_buffer buffers[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        family_buffer(&buffers[i], lives[i][0], lives[i][1], lives[i][2]);
+    const berth_problem problem = {.struct_size = sizeof problem, .buffers = buffers, .buffer_count = COUNT};
+    berth__prepared p;
+    uint64_t offsets[COUNT], peak;
+    assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
+    assert_int_equal(p.max_live, BOUND);
+    for (uint64_t higher = 0; higher <= 2; higher += 2) {
+        berth__search search = search_of(&p);
+        assert_int_equal(
+            berth__pack_run(&search, BERTH__PACK_TIGHT, BOUND + higher, UINT64_MAX, offsets, &peak),
+            BERTH_OK);
+        assert_int_equal(peak, higher ? BOUND + 1 : BOUND);
+    }
+    berth__prepared_finish(&p);
 }
 
 /* By the steps of the default, auto is not worse than any single solver to its end. */
@@ -194,6 +252,8 @@ int main(void)
         cmocka_unit_test(test_steps_end_it),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_decoding_reaches_the_bound),
+        cmocka_unit_test(test_of_equals_the_last_chooses_first),
+        cmocka_unit_test(test_rooms_end_at_the_lid),
         cmocka_unit_test(test_programs_are_not_worse_than_a_solver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,6 +265,45 @@ static void test_sorts_are_stable(void **state)
     }
 }
 
+/* The walker that debug builds call sees each way in which a problem can be out of order. */
+static void test_what_is_out_of_order_is_seen(void **state)
+{
+    (void)state;
+    berth_gap gap = {2, 3};
+    berth_problem_buffer buffers[] = {
+        {.upper = 5, .size_bytes = 4, .fixed_offset = BERTH_NO_OFFSET, .gap_count = 1},
+        {.lower = 2, .upper = 3, .size_bytes = 2, .fixed_offset = BERTH_NO_OFFSET},
+        {.lower = 4, .upper = 6, .size_bytes = 3, .fixed_offset = 8}};
+    const berth_problem problem = {.struct_size = sizeof problem,
+                                   .buffers = buffers,
+                                   .buffer_count = 3,
+                                   .gaps = &gap,
+                                   .gap_count = 1,
+                                   .alignment = 1};
+    berth__prepared p;
+    assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
+    assert_true(berth__prepared_is_valid(&p));
+    assert_int_equal(p.piece_count, 4);
+#define SEES(field, wrong)                          \
+    do {                                            \
+        const uint64_t right_ = (field);            \
+        (field) = (wrong);                          \
+        assert_false(berth__prepared_is_valid(&p)); \
+        (field) = (__typeof__(field))right_;        \
+        assert_true(berth__prepared_is_valid(&p));  \
+    } while (0)
+    SEES(p.piece_first[1], 0);        /* an item without pieces */
+    SEES(p.piece_count, 5);           /* a piece of no item */
+    SEES(p.piece_upper[0], 9);        /* past the columns */
+    SEES(p.piece_size[1], 5);         /* larger than its item */
+    SEES(p.piece_lower[1], 0);        /* before the one before it */
+    SEES(p.lower[0], p.lower[2]);     /* not its first piece's */
+    SEES(p.max_live, p.max_live + 1); /* not the loads' */
+    SEES(p.is_plain, true);           /* it has pieces and pins */
+#undef SEES
+    berth__prepared_finish(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_sums_past_63_bits_are_refused),
         cmocka_unit_test(test_memory_failures_leak_nothing),
         cmocka_unit_test(test_sorts_are_stable),
+        cmocka_unit_test(test_what_is_out_of_order_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,105 @@
+/* The front of address space: memory mapped in pieces, and addresses for memory that has none. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/device.h"
+
+static berth_status check_pieces(berth_device device, const void *p, size_t size_bytes,
+                                 const berth__device_type **type)
+{
+    size_t granularity = 0;
+    berth_status status = berth__device_find(device, NULL, type);
+    if (!status)
+        status = (*type)->ops.granularity((*type)->self, device, &granularity);
+    if (status)
+        return status;
+    if (granularity == 0)
+        return berth__fail(BERTH_DEVICE_ERROR, "the %s device maps in steps of 0 bytes", (*type)->name);
+    if (size_bytes == 0 || size_bytes % granularity != 0 || (uintptr_t)p % granularity != 0)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes at %p are not a piece in steps of %zu bytes",
+                           size_bytes, p, granularity);
+    return BERTH_OK;
+}
+
+berth_status berth__device_granularity(berth_device device, size_t *out)
+{
+    const berth__device_type *type;
+    berth_status status = berth__device_find(device, NULL, &type);
+    return !status ? type->ops.granularity(type->self, device, out) : status;
+}
+
+berth_status berth__device_reserve(berth_device device, size_t size_bytes, void **out)
+{
+    *out = NULL;
+    const berth__device_type *type;
+    berth_status status = check_pieces(device, NULL, size_bytes, &type);
+    if (status)
+        return status;
+    status = type->ops.reserve(type->self, device, size_bytes, out);
+    if (!status && !*out)
+        status = berth__fail(BERTH_DEVICE_ERROR, "the %s device reserved nothing", type->name);
+    if (!status)
+        berth__device_lives(type, BERTH__DEVICE_BLOCKS, 1);
+    return status;
+}
+
+berth_status berth__device_unreserve(berth_device device, void *base, size_t size_bytes)
+{
+    const berth__device_type *type;
+    berth_status status = check_pieces(device, base, size_bytes, &type);
+    if (status)
+        return status;
+    status = type->ops.unreserve(type->self, device, base, size_bytes);
+    if (!status || status == BERTH_DEVICE_LOST)
+        berth__device_lives(type, BERTH__DEVICE_BLOCKS, -1);
+    return status;
+}
+
+berth_status berth__device_map(berth_device device, void *p, size_t size_bytes)
+{
+    const berth__device_type *type;
+    berth_status status = check_pieces(device, p, size_bytes, &type);
+    return !status ? type->ops.map(type->self, device, p, size_bytes) : status;
+}
+
+berth_status berth__device_unmap(berth_device device, void *p, size_t size_bytes)
+{
+    const berth__device_type *type;
+    berth_status status = check_pieces(device, p, size_bytes, &type);
+    return !status ? type->ops.unmap(type->self, device, p, size_bytes) : status;
+}
+
+/* ---- Addresses that stand for memory ------------------------------------------------------------- */
+
+berth_status berth_addresses_reserve(size_t size_bytes, size_t alignment, void **out)
+{
+    if (!out)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "out is NULL");
+    *out = NULL;
+    if (size_bytes == 0 || !berth__is_power_of_two(alignment) || alignment > BERTH__DEVICE_ALIGNMENT_MAX)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes of addresses at an alignment of %zu",
+                           size_bytes, alignment);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (size_bytes > (size_t)PTRDIFF_MAX - page - alignment)
+        return berth__fail(BERTH_OVERFLOW, "%zu bytes do not fit into the address space", size_bytes);
+    size_t size = berth__align_up(size_bytes, page), extra = alignment > page ? alignment - page : 0;
+    char *p = mmap(NULL, size + extra, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return berth__fail_driver(BERTH_OUT_OF_HOST_MEMORY, errno, strerror(errno),
+                                  "the system has no %zu bytes of address space", size_bytes);
+    size_t before = berth__align_up((uintptr_t)p, alignment) - (uintptr_t)p;
+    if (before)
+        munmap(p, before);
+    if (extra > before)
+        munmap(p + before + size, extra - before);
+    *out = p + before;
+    return BERTH_OK;
+}
+
+void berth_addresses_release(void *p, size_t size_bytes)
+{
+    if (p && size_bytes)
+        munmap(p, berth__align_up(size_bytes, (size_t)sysconf(_SC_PAGESIZE)));
+}

@@ -1,0 +1,213 @@
+/* Thread caches: a few idle blocks a thread, by exact size, so that a program that frees and allocates the same
+ * sizes meets no lock.
+ *
+ * Blocks of up to 16 KiB lie in bins by size. Of larger ones the last few freed are kept, and a request that
+ * matches none of them puts them all back before it looks elsewhere: a block kept back is a hole in nobody's
+ * map, and with holes in the wrong places the pool grows (to 2.5 times what is live on one recorded network).
+ *
+ * A thread cache lies beside its thread's slot of the pool's quota, and is touched by that thread inside the slot,
+ * or by anyone while the slots are stopped [S1]: who needs the idle blocks of all threads stops them. */
+#ifndef BERTH_POOL_TCACHE_H
+#define BERTH_POOL_TCACHE_H
+
+#include "pool/arena.h"
+
+enum {
+    BERTH__TCACHE_BINS = 65, /* of 1 to 64 grains; the one of none stays empty */
+    BERTH__TCACHE_DEPTH = 8,
+    BERTH__TCACHE_RECENT = 4,
+    BERTH__TCACHE_IDS = 64,                        /* allocation ids that a thread draws at once */
+    BERTH__TCACHE_BATCH = BERTH__TCACHE_DEPTH / 2, /* of a bin, taken or put out at once */
+    BERTH__TCACHE_MOST = BERTH__TCACHE_BATCH /* that one call puts out; not fewer than the recent ones */
+};
+
+/* What a thread cache holds in bytes, unless a single block is larger. */
+#define BERTH__TCACHE_BYTES ((size_t)256 << 20)
+
+/* An idle block. Its address is here too: a block that goes in and comes out again is handed out without
+ * waiting for its record. */
+typedef struct berth__tcached {
+    uintptr_t address;
+    berth__span *span;
+} berth__tcached;
+
+typedef struct berth__bin {
+    berth__tcached blocks[BERTH__TCACHE_DEPTH];
+} berth__bin;
+
+typedef struct berth__tcache {
+    uint64_t next_id;  /* the thread's alone: a multiple of BERTH__TCACHE_IDS when all it drew are used */
+    uint64_t now_ns;   /* the thread's alone: the clock when it drew them */
+    berth__span *last; /* the one handed out last; may have grown old */
+    uint32_t mark;     /* the state of the spans in it */
+    uint32_t recent_count;
+    size_t held_bytes, most_bytes; /* that it has; that it may have */
+    size_t usual_bytes;            /* the same, but while one large block is in it; constant */
+    size_t recent_sizes[BERTH__TCACHE_RECENT];
+    berth__tcached recent[BERTH__TCACHE_RECENT];
+    uint32_t counts[BERTH__TCACHE_BINS]; /* by grains: how many are in the bin */
+    berth__bin bins[BERTH__TCACHE_BINS];
+} berth__tcache;
+
+/* Whether blocks of a size lie in a bin, and in which. */
+static inline bool berth__tcache_is_binned(size_t size_bytes)
+{
+    return size_bytes < (size_t)BERTH__TCACHE_BINS << BERTH__ARENA_GRAIN_SHIFT;
+}
+static inline size_t berth__tcache_bin(size_t size_bytes)
+{
+    return size_bytes >> BERTH__ARENA_GRAIN_SHIFT;
+}
+
+/* Whether a block of the thread cache is in no other: where two threads free one at the same time neither may be
+ * told, but then one of their thread caches finds it marked by the other, and lets it go. What is taken out has
+ * another state at once, so that it does not come out twice. */
+static inline bool berth__tcache_has(const berth__tcache *tcache, const berth__span *span)
+{
+    return BERTH_LIKELY(atomic_load_explicit(&span->state, memory_order_relaxed) == tcache->mark);
+}
+
+/* Takes the block that was freed last if it is of exactly this size, or the last of a small size: what mostly
+ * happens, without a loop. */
+static inline bool berth__tcache_take_newest(berth__tcache *tcache, size_t size_bytes, berth__tcached *out)
+{
+    if (berth__tcache_is_binned(size_bytes)) {
+        size_t bin = berth__tcache_bin(size_bytes);
+        uint32_t count = tcache->counts[bin];
+        if (BERTH_UNLIKELY(count == 0))
+            return false;
+        *out = tcache->bins[bin].blocks[count - 1];
+        tcache->counts[bin] = count - 1;
+    } else {
+        uint32_t newest = tcache->recent_count - 1; /* wraps to one that no size matches */
+        if (BERTH_UNLIKELY(newest >= BERTH__TCACHE_RECENT || tcache->recent_sizes[newest] != size_bytes))
+            return false;
+        *out = tcache->recent[newest];
+        tcache->recent_count = newest;
+    }
+    tcache->held_bytes -= size_bytes;
+    return berth__tcache_has(tcache, out->span);
+}
+
+/* Takes an idle block of exactly this size, NULL if there is none. */
+static inline berth__span *berth__tcache_take(berth__tcache *tcache, size_t size_bytes, size_t alignment)
+{
+    if (berth__tcache_is_binned(size_bytes)) {
+        size_t bin = berth__tcache_bin(size_bytes);
+        uint32_t count = tcache->counts[bin];
+        if (count == 0 || (tcache->bins[bin].blocks[count - 1].address & (alignment - 1)) != 0)
+            return NULL;
+        tcache->counts[bin] = count - 1;
+        tcache->held_bytes -= size_bytes;
+        berth__span *span = tcache->bins[bin].blocks[count - 1].span;
+        return berth__tcache_has(tcache, span) ? span : NULL;
+    }
+    for (uint32_t i = tcache->recent_count; i-- > 0;) {
+        berth__tcached block = tcache->recent[i];
+        if (tcache->recent_sizes[i] != size_bytes || (block.address & (alignment - 1)) != 0)
+            continue;
+        uint32_t last = --tcache->recent_count;
+        tcache->held_bytes -= size_bytes;
+        tcache->recent[i] = tcache->recent[last];
+        tcache->recent_sizes[i] = tcache->recent_sizes[last];
+        return berth__tcache_has(tcache, block.span) ? block.span : NULL;
+    }
+    return NULL;
+}
+
+/* Moves a block out, if it is here, to out[count]. Returns how many there are then. */
+static inline uint32_t berth__tcache_move(const berth__tcache *tcache, berth__span *span, berth__span **out,
+                                          uint32_t count)
+{
+    if (!berth__tcache_has(tcache, span))
+        return count;
+    BERTH_DCHECK(!span->index, "[A1] what a thread cache holds is in no index");
+    atomic_store_explicit(&span->state, BERTH__SPAN_FREE, memory_order_relaxed);
+    out[count] = span;
+    return count + 1;
+}
+
+/* Takes the older half of a full bin out. Returns how many. */
+static inline uint32_t berth__tcache_halve(berth__tcache *tcache, size_t bin, berth__span **out)
+{
+    BERTH_DCHECK(tcache->counts[bin] == BERTH__TCACHE_DEPTH, "[S1] a full bin is halved");
+    berth__tcached *blocks = tcache->bins[bin].blocks;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < BERTH__TCACHE_BATCH; i++) {
+        count = berth__tcache_move(tcache, blocks[i].span, out, count);
+        blocks[i] = blocks[i + BERTH__TCACHE_BATCH];
+    }
+    tcache->counts[bin] -= BERTH__TCACHE_BATCH;
+    tcache->held_bytes -= (bin << BERTH__ARENA_GRAIN_SHIFT) * BERTH__TCACHE_BATCH;
+    return count;
+}
+
+/* Takes all of the larger blocks out; at most BERTH__TCACHE_MOST. Returns how many. */
+static inline uint32_t berth__tcache_clear_recent(berth__tcache *tcache, berth__span **out)
+{
+    BERTH_DCHECK(tcache->recent_count <= BERTH__TCACHE_RECENT, "[S1] a thread cache is bounded");
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < tcache->recent_count; i++) {
+        count = berth__tcache_move(tcache, tcache->recent[i].span, out, count);
+        tcache->held_bytes -= tcache->recent_sizes[i];
+    }
+    tcache->recent_count = 0;
+    tcache->most_bytes = tcache->usual_bytes;
+    return count;
+}
+
+/* Whether a block of a size would find a place; and whether it may stay there. */
+static inline bool berth__tcache_has_place(const berth__tcache *tcache, size_t size_bytes)
+{
+    return berth__tcache_is_binned(size_bytes)
+               ? tcache->counts[berth__tcache_bin(size_bytes)] < BERTH__TCACHE_DEPTH
+               : tcache->recent_count < BERTH__TCACHE_RECENT;
+}
+static inline bool berth__tcache_has_room(const berth__tcache *tcache, size_t size_bytes)
+{
+    return size_bytes <= tcache->most_bytes - tcache->held_bytes &&
+           berth__tcache_has_place(tcache, size_bytes);
+}
+
+/* Makes a place for a block of a size: takes what must go out, at most BERTH__TCACHE_MOST. Returns how many. */
+static inline uint32_t berth__tcache_make_place(berth__tcache *tcache, size_t size_bytes, berth__span **out)
+{
+    if (berth__tcache_has_place(tcache, size_bytes))
+        return 0;
+    return berth__tcache_is_binned(size_bytes)
+               ? berth__tcache_halve(tcache, berth__tcache_bin(size_bytes), out)
+               : berth__tcache_clear_recent(tcache, out);
+}
+
+/* Puts a live block in; there is room. */
+static inline void berth__tcache_put(berth__tcache *tcache, berth__tcached block, size_t size_bytes)
+{
+    BERTH_DCHECK(berth__tcache_has_place(tcache, size_bytes), "[S1] there is a place");
+    tcache->held_bytes += size_bytes;
+    if (berth__tcache_is_binned(size_bytes)) {
+        size_t bin = berth__tcache_bin(size_bytes);
+        tcache->bins[bin].blocks[tcache->counts[bin]++] = block;
+    } else {
+        tcache->recent_sizes[tcache->recent_count] = size_bytes;
+        tcache->recent[tcache->recent_count++] = block;
+    }
+    atomic_store_explicit(&block.span->state, tcache->mark, memory_order_relaxed);
+}
+
+/* Calls `each` on every idle block and empties the thread cache. */
+static inline void berth__tcache_empty(berth__tcache *tcache, void (*each)(void *context, berth__span *span),
+                                       void *context)
+{
+    berth__span *out[BERTH__TCACHE_MOST];
+    for (uint32_t i = 0; i < BERTH__TCACHE_BINS; i++)
+        while (tcache->counts[i]) {
+            tcache->held_bytes -= (size_t)i << BERTH__ARENA_GRAIN_SHIFT;
+            if (berth__tcache_move(tcache, tcache->bins[i].blocks[--tcache->counts[i]].span, out, 0))
+                each(context, out[0]);
+        }
+    uint32_t count = berth__tcache_clear_recent(tcache, out);
+    for (uint32_t i = 0; i < count; i++)
+        each(context, out[i]);
+}
+
+#endif

@@ -1,0 +1,1 @@
+printf 'a,0,3,4\nb,3,9,4\n' | berth plan

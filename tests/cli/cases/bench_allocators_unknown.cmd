@@ -1,0 +1,1 @@
+berth bench-allocators rmm.csv -a glibc,mimaloc

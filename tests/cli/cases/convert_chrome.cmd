@@ -1,0 +1,1 @@
+berth convert rmm.csv --to chrome

@@ -1,0 +1,1 @@
+berth diff labels_before.csv rmm.csv

@@ -1,0 +1,1 @@
+berth diff nothing.csv labels_after.csv

@@ -1,0 +1,1 @@
+berth diff labels_after.csv labels_before.csv --fail-above 0

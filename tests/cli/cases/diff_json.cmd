@@ -1,0 +1,1 @@
+berth diff before.heaptrack after.heaptrack --json

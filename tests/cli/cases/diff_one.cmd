@@ -1,0 +1,1 @@
+berth diff rmm.csv

@@ -1,0 +1,1 @@
+berth plan before.heaptrack after.heaptrack -o - 2>&1 | grep -v '[│└]'

@@ -1,0 +1,1 @@
+berth explain-oom small.csv --limit 30K --json

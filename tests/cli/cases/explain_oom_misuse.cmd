@@ -1,0 +1,1 @@
+berth explain-oom small.csv --failure 0

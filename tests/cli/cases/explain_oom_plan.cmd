@@ -1,0 +1,1 @@
+berth explain-oom pinned.csv --limit 10000

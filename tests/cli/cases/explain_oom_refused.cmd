@@ -1,0 +1,1 @@
+berth explain-oom refused.csv; echo $?; berth explain-oom refused.csv --limit 1G; echo $?; berth explain-oom refused.csv --limit 8G; echo $?; berth explain-oom refused.csv --failure 2; echo $?; berth explain-oom refused.csv --json | grep asked; berth what-if refused.csv

@@ -1,0 +1,1 @@
+berth bench-allocators --help

@@ -1,0 +1,1 @@
+berth check small.csv hard.csv equal.csv; berth show small.csv hard.csv

@@ -1,0 +1,1 @@
+berth plan small.csv --reorder

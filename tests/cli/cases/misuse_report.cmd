@@ -1,0 +1,1 @@
+berth run --limit 1G --report '/tmp/a;b' -- ls

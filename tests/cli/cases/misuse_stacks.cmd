@@ -1,0 +1,1 @@
+berth record --stacks 65 -- true

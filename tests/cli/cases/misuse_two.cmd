@@ -1,1 +1,0 @@
-berth plan small.csv hard.csv

@@ -1,0 +1,1 @@
+berth convert small.csv a.csv -o b.csv

@@ -1,0 +1,1 @@
+berth plan branches.tflite --reorder --height 12

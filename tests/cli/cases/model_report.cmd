@@ -1,0 +1,1 @@
+berth plan branches.tflite --height 12

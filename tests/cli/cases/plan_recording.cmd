@@ -1,0 +1,1 @@
+berth plan rmm.csv --width 60 --height 8

@@ -1,0 +1,1 @@
+berth top rmm.csv

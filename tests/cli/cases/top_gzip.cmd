@@ -1,0 +1,1 @@
+printf '\037\213\010' > x.gz; berth top x.gz

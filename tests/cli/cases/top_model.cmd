@@ -1,0 +1,3 @@
+berth top branches.tflite
+berth top branches.tflite --json | head -n 4
+for verb in plan show top view what-if; do cat branches.tflite | berth $verb; echo "$verb: $?"; done

@@ -1,0 +1,1 @@
+berth convert rmm.csv rmm.trace && berth top rmm.trace --once

@@ -1,0 +1,1 @@
+berth view missing.trace

@@ -1,0 +1,1 @@
+berth view --json branches.tflite | head -n 8 | cut -c 1-160

@@ -1,0 +1,1 @@
+berth view small.csv -q -o page.html && grep -c "application/json" page.html

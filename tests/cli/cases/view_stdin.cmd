@@ -1,0 +1,1 @@
+printf "\037\213x" | berth view 2>&1 | sed "s/ Traces.*//"

@@ -1,0 +1,1 @@
+berth view - --svg <small.csv

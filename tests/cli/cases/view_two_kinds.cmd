@@ -1,0 +1,1 @@
+berth view small.csv --svg --json

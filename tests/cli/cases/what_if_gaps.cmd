@@ -1,0 +1,1 @@
+berth what-if everything.csv --limit 1M

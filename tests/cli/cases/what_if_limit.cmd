@@ -1,0 +1,1 @@
+berth what-if small.csv --limit 30K

@@ -1,0 +1,1 @@
+berth what-if small.csv --scale conv1=0.5

@@ -1,0 +1,345 @@
+"""check_questions.py BERTH LIVE: what `berth explain-oom` and `berth what-if` say is true.
+
+- Programs made to fail for one reason: the reason, the holder and the pin are named first.
+- Random programs: every change that is offered is made here, by this script's own arithmetic, and the peak that was promised comes
+  out; `berth plan` reaches the planned figure.
+- A program that runs out of memory says the same of itself (berth_explain) as explain-oom does of its trace.
+- PyTorch's allocator as modelled takes what a second, slow statement of its rules takes."""
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from checking import check, finish, paths  # noqa: E402
+
+berth, live_program = paths
+
+
+def ask(*words):
+    done = subprocess.run([berth, *words], capture_output=True, text=True)
+    if done.returncode > 1:
+        check(False, f"{words} exits {done.returncode}: {done.stderr}")
+        return {}
+    return json.loads(done.stdout)
+
+
+def write_rows(name, rows):
+    """Rows of id, lower, upper, size, gaps, label."""
+    with open(name, "w", encoding="utf-8") as file:
+        file.write("id,lower,upper,size,gaps,label\n")
+        for number, (lower, upper, size, gap, label) in enumerate(rows):
+            file.write(f"{number},{lower},{upper},{size},{f'{gap[0]}-{gap[1]}' if gap else ''},{label}\n")
+
+
+# ---- Known causes ------------------------------------------------------------------------------------------
+
+class Program:
+    """A PyTorch snapshot, event by event."""
+
+    def __init__(self):
+        self.events, self.segments, self.time = [], [], 0
+
+    def frames(self, site):
+        return [{"filename": "app.py", "line": sum(map(ord, site)), "name": site}]
+
+    def add(self, action, addr, size, site="main", stream=0, **more):
+        self.time += 1
+        self.events.append({"action": action, "addr": addr, "size": size, "stream": stream, "time_us": self.time,
+                            "frames": self.frames(site), **more})
+
+    def free(self, addr, size):
+        self.add("free_requested", addr, size)
+        self.add("free_completed", addr, size)
+
+    def save(self, name):
+        with open(name, "wb") as file:
+            pickle.dump({"segments": self.segments, "device_traces": [self.events]}, file)
+        return name
+
+
+MIB = 1 << 20
+
+
+def leak(seed):
+    """Weights that are larger than the leak, layers that come and go, and one site that forgets."""
+    rng = random.Random(seed)
+    p, place, held = Program(), MIB, 0
+    p.add("segment_alloc", 0, 1 << 32)
+    for _ in range(4):
+        p.add("alloc", place, 20 * MIB, "load_weights")
+        place += 20 * MIB
+    for step in range(60):
+        layers = []
+        for layer in range(6):
+            size = rng.randrange(1, 4) * MIB
+            p.add("alloc", place, size, f"layer{layer}")
+            layers.append((place, size))
+            place += size
+        if rng.random() < 0.7:
+            p.add("alloc", place, MIB, "remember_loss")
+            place += MIB
+            held += 1
+        for addr, size in layers:
+            p.free(addr, size)
+    limit = (80 + held) * MIB + 5 * MIB
+    p.add("oom", 0, 8 * MIB, "layer0", device_free=0)
+    return p.save("leak.pickle"), limit
+
+
+for seed in range(10):
+    name, limit = leak(seed)
+    said = ask("explain-oom", name, "--limit", str(limit), "--json")
+    check(said.get("fails") and said["cause"] == "too much is alive", f"leak {seed}: {said.get('cause')}")
+    check("remember_loss" in (said.get("growing") or ""), f"leak {seed}: {said.get('growing')} is named, not the leak")
+    check(said["changes"] and "remember_loss" in said["changes"][0]["of"] and said["changes"][0]["change"] == "free_previous",
+          f"leak {seed}: {[c['words'] for c in said['changes']]}")
+    check(all(c["bound_bytes"] <= limit for c in said["changes"]), f"leak {seed}: a change does not fit")
+
+    # One block in the middle of a segment: half of it is free on both sides.
+    rng = random.Random(seed)
+    p = Program()
+    p.add("segment_alloc", 1 << 30, 64 * MIB)
+    at = rng.randrange(20, 40) * MIB
+    p.add("alloc", 1 << 30, at, "early")
+    p.add("alloc", (1 << 30) + at, 4096, "pin_it")
+    p.add("alloc", (1 << 30) + at + MIB, 63 * MIB - at, "late")
+    p.free(1 << 30, at)
+    p.free((1 << 30) + at + MIB, 63 * MIB - at)
+    p.add("oom", 0, 60 * MIB, "big", device_free=rng.randrange(10) * MIB)
+    said = ask("explain-oom", p.save("pinned.pickle"), "--json")
+    check(said["cause"] == "fragmented", f"pin {seed}: {said['cause']}")
+    check(said["pins"] == 1 and "pin_it" in said["pinned_by"][0]["name"], f"pin {seed}: {said['pinned_by']}")
+    check(said["largest_hole_bytes"] == max(at, 64 * MIB - at - 4096), f"pin {seed}: {said['largest_hole_bytes']}")
+    check(said["bound_bytes"] == 63 * MIB + 4096 and said["planned_bytes"] == said["bound_bytes"], f"pin {seed}: {said['bound_bytes']}")
+
+# Freed, but a stream still uses it; an idle segment; a hole that is another stream's.
+p = Program()
+p.add("segment_alloc", 1 << 30, 64 * MIB)
+p.add("alloc", 1 << 30, 64 * MIB, "copied")
+p.add("free_requested", 1 << 30, 64 * MIB)
+p.add("oom", 0, 60 * MIB, "next", device_free=MIB)
+said = ask("explain-oom", p.save("streams.pickle"), "--json")
+check(said["cause"] == "held by streams" and said["waiting_bytes"] == 64 * MIB, f"streams: {said['cause']}")
+p = Program()
+for place in (1 << 30, 1 << 31):
+    p.add("segment_alloc", place, 64 * MIB, stream=7)
+    p.add("alloc", place, 64 * MIB, "other", stream=7)
+p.free(1 << 30, 64 * MIB)
+p.add("oom", 0, 32 * MIB, "next", stream=9, device_free=MIB)
+said = ask("explain-oom", p.save("elsewhere.pickle"), "--json")
+check(said["cause"] == "held by streams", f"another stream's: {said['cause']}")
+p = Program()
+for i in range(4):
+    p.add("segment_alloc", (1 << 30) + i * 16 * MIB, 16 * MIB)
+    p.add("alloc", (1 << 30) + i * 16 * MIB, 16 * MIB, "stage")
+for i in range(3):
+    p.free((1 << 30) + i * 16 * MIB, 16 * MIB)
+p.add("oom", 0, 40 * MIB, "next", device_free=0)
+said = ask("explain-oom", p.save("cache.pickle"), "--json")
+check(said["cause"] == "held by a cache" and said["unused_segment_bytes"] == 48 * MIB, f"cache: {said['cause']}")
+
+# While it happens, and from the trace of it.
+for scenario, cause, holder in (("leak", "too much is alive", "loss"), ("pinned", "fragmented", "cache")):
+    told = subprocess.run([live_program, scenario, "live.trace"], capture_output=True, text=True, check=True).stdout
+    facts = dict(line.strip().split(": ", 1) for line in told.splitlines())
+    said = ask("explain-oom", "live.trace", "--json", "--limit", str(MIB))
+    check(said["recorded"] and said["cause"] == cause, f"{scenario}: from the trace {said['cause']}")
+    check(facts["cause"].startswith(cause) and f": {cause}" in facts["message"], f"{scenario}: live {told}")
+    labels = [(one["name"], one["bytes"]) for one in said["by_label"]]
+    check(labels[0][0] == holder, f"{scenario}: {labels}")
+    check([part.split(" ")[0] for part in facts["largest labels"].split(", ")] == [name for name, _ in labels],
+          f"{scenario}: live {facts['largest labels']}, from the trace {labels}")
+    check(all(f"{held} bytes" in facts["largest labels"] for _, held in labels), f"{scenario}: {facts['largest labels']}, {labels}")
+    if scenario == "leak":
+        check(said["growing"] == "loss" and said["changes"][0]["of"] == "loss", f"{scenario}: {said['growing']}")
+    else:
+        check(said["pinned_by"][0]["name"] == "cache" and "pinned by cache" in facts["cause"], f"{scenario}: {said['pinned_by']}")
+
+
+# ---- Promises ----------------------------------------------------------------------------------------------
+
+def peak_of(rows):
+    turns = []
+    for lower, upper, size, gap, _ in rows:
+        for begin, end in ([(lower, gap[0]), (gap[1], upper)] if gap else [(lower, upper)]):
+            if begin < end:
+                turns += [(begin, 1, size), (end, 0, -size)]
+    live = most = 0
+    for _, _, size in sorted(turns):
+        live += size
+        most = max(most, live)
+    return most
+
+
+def in_states(rows):
+    """The same lives with times counted in events, as the command counts them: state n is after n events."""
+    turns = sorted([(lower, 1, i) for i, (lower, *_) in enumerate(rows)] + [(row[1], 0, i) for i, row in enumerate(rows)])
+    begins, ends = {}, {}
+    for event, (_, begins_here, i) in enumerate(turns):
+        (begins if begins_here else ends)[i] = event + 1
+    return [(begins[i], ends[i], row[2], None, row[4]) for i, row in enumerate(rows)]
+
+
+def changed(rows, change):
+    """`rows`, in the order of begins, with a change made to every row of its label."""
+    of = [i for i, row in enumerate(rows) if row[4] == change["of"]]
+    check(len(of) == change["blocks"], f"{change['of']} has {len(of)} blocks, not {change['blocks']}")
+    rows = list(rows)
+    for k, i in enumerate(of):
+        lower, upper, size, gap, label = rows[i]
+        if change["change"] == "shrink":
+            size = -(-size * round(change["scale"] * 1000000) // 1000000)
+        elif change["change"] == "free_halfway":
+            upper = lower + (upper - lower + 1) // 2
+        elif change["change"] == "free_previous" and k + 1 < len(of):
+            upper = min(upper, rows[of[k + 1]][0])
+        elif change["change"] == "recompute" and upper - lower > 2:
+            gap = (lower + 1, upper - 1)
+        rows[i] = (lower, upper, size, gap, label)
+    return rows
+
+
+def plan_reaches(rows, bytes_promised, what):
+    write_rows("changed.csv", rows)
+    done = subprocess.run([berth, "plan", "changed.csv", "--json", "--capacity", str(bytes_promised), "--effort", "max"],
+                          capture_output=True, text=True)
+    check(done.returncode == 0, f"{what}: no plan of {bytes_promised} bytes")
+
+
+kinds = set()
+for seed in range(60):
+    rng = random.Random(seed)
+    count, times, labels, longest = rng.randrange(3, 60), rng.randrange(4, 200), rng.randrange(2, 8), 200
+    if seed >= 55:  # many blocks that live for a moment: most of the states are not looked at one by one
+        count, times, labels, longest = rng.randrange(2000, 4000), 5000, rng.randrange(100, 1000), rng.randrange(2, 40)
+    rows = []
+    for _ in range(count):
+        lower = rng.randrange(times)
+        upper = times if rng.random() < 0.3 and seed < 55 else rng.randrange(lower + 1, min(lower + longest, times) + 1)
+        rows.append((lower, upper, rng.randrange(1, 4000), None, f"g{rng.randrange(labels)}"))
+    write_rows("random.csv", rows)
+    lives = sorted(in_states(rows))
+    said = ask("what-if", "random.csv", "--json")
+    check(said["live_bytes"] == said["bound_bytes"] == peak_of(rows), f"{seed}: the peak is {peak_of(rows)}, not {said['bound_bytes']}")
+    now, before = lives, peak_of(rows)
+    for step in said["steps"]:
+        kinds.add(step["change"])
+        now = changed(now, step)
+        check(peak_of(now) == step["bound_bytes"] < before, f"{seed}: {step['words']} gives {peak_of(now)}, not {step['bound_bytes']}")
+        before = step["bound_bytes"]
+    check(said["steps_planned_bytes"] >= said["steps_bound_bytes"] == before, f"{seed}: the steps' bound")
+    if seed < 20:
+        plan_reaches(now, said["steps_planned_bytes"], f"{seed}: all steps")
+
+    limit = peak_of(rows) * rng.randrange(40, 100) // 100
+    said = ask("what-if", "random.csv", "--json", "--limit", str(limit))
+    now = lives
+    for step in said["steps"]:
+        now = changed(now, step)
+        check(peak_of(now) == step["bound_bytes"], f"{seed}: under {limit} {step['words']} gives {peak_of(now)}, not {step['bound_bytes']}")
+    check((said["fits"] == "no") == (peak_of(now) > limit), f"{seed}: {said['fits']}, but it takes {peak_of(now)} of {limit}")
+    check(said["fits"] != "yes" or said["steps_planned_bytes"] <= limit, f"{seed}: the plan does not fit")
+
+    said = ask("explain-oom", "random.csv", "--json", "--limit", str(limit))
+    check(said["fails"] and said["cause"] == "too much is alive", f"{seed}: {said.get('cause')}")
+    live, first = 0, None
+    for time, begins, i in sorted([(r[0], 1, i) for i, r in enumerate(rows)] + [(r[1], 0, i) for i, r in enumerate(rows)]):
+        if begins and live + rows[i][2] > limit:
+            first = (live, rows[i][2], rows[i][4])
+            break
+        live += rows[i][2] if begins else -rows[i][2]
+    check((said["live_bytes"], said["asked_bytes"], said["asked_for"]) == first, f"{seed}: fails otherwise than {first}")
+    costs = [(c["planned_bytes"] > limit, c["cost_bytes"]) for c in said["changes"]]
+    check(costs == sorted(costs), f"{seed}: the cheapest is not first: {costs}")
+    for one in said["changes"]:
+        kinds.add(one["change"])
+        check(peak_of(changed(lives, one)) == one["bound_bytes"] <= limit, f"{seed}: {one['words']} alone gives {one['bound_bytes']}")
+        check(one["planned_bytes"] >= one["bound_bytes"], f"{seed}: a plan below the bound")
+        if seed < 10:
+            plan_reaches(changed(lives, one), one["planned_bytes"], f"{seed}: {one['words']}")
+check(kinds == {"shrink", "free_halfway", "recompute", "free_previous"}, f"not every kind was offered: {kinds}")
+
+# A smaller batch, and the groups that it does not touch.
+rows = [(0, 10, 1000, None, "weights"), (1, 6, 4001, None, "act"), (2, 8, 3000, None, "act")]
+write_rows("batch.csv", rows)
+said = ask("what-if", "batch.csv", "--json", "--scale", "act=0.5")
+scaled = {p["name"]: p["peak_bytes"] for p in said["policies"]}
+check(scaled["scaled as asked: bound"] == 1000 + 2001 + 1500, f"scaled: {scaled}")
+
+
+# ---- PyTorch's rules, said again ---------------------------------------------------------------------------
+
+def pytorch_peak(events, expandable):
+    """Free pieces in plain lists; (action, key, size, stream). What is taken from the device at most."""
+    pieces, reserved, most, next_address = [], 0, 0, 1  # a piece: [segment, address, size, free, kind]
+    held = {}
+    for action, name, asked, stream in events:
+        if action == "free":
+            held.pop(name)[3] = True
+            merged = []
+            for piece in sorted(pieces, key=lambda q: (q[0], q[1])):
+                last = merged[-1] if merged else None
+                if last and last[3] and piece[3] and last[0] == piece[0] and last[1] + last[2] == piece[1]:
+                    last[2] += piece[2]
+                else:
+                    merged.append(piece)
+            pieces = merged
+            continue
+        size = max(512, -(-asked // 512) * 512)
+        kind = (stream, size <= MIB)
+        fitting = [q for q in pieces if q[3] and q[4] == kind and q[2] >= size]
+        if fitting:
+            piece = min(fitting, key=lambda q: (q[2], q[1]))
+        elif expandable:
+            own = [q for q in pieces if q[4] == kind]
+            tail = max(own, key=lambda q: q[1]) if own else None
+            unit = 2 * MIB if kind[1] else 20 * MIB
+            have = tail[2] if tail and tail[3] else 0
+            more = -(-(size - have) // unit) * unit
+            reserved += more
+            if have:
+                tail[2] += more
+                piece = tail
+            else:
+                piece = [str(kind), tail[1] + tail[2] if tail else 0, more, True, kind]
+                pieces.append(piece)
+        else:
+            more = 2 * MIB if size <= MIB else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+            reserved += more
+            piece = [str(next_address), next_address, more, True, kind]
+            next_address += more
+            pieces.append(piece)
+        most = max(most, reserved)
+        rest = piece[2] - size
+        piece[3] = False
+        if rest >= 512 if kind[1] or expandable else rest > MIB:
+            pieces.append([piece[0], piece[1] + size, rest, True, kind])
+            piece[2] = size
+        held[name] = piece
+    return most
+
+
+for seed in range(12):
+    rng = random.Random(100 + seed)
+    p, events, live, place = Program(), [], {}, 1 << 40
+    for _ in range(300):
+        if live and rng.random() < 0.48:
+            key = rng.choice(list(live))
+            p.free(key, live[key])
+            events.append(("free", key, live.pop(key), 0))
+            continue
+        size = rng.choice([rng.randrange(1, 4096), rng.randrange(1, MIB), rng.randrange(MIB, 12 * MIB), rng.randrange(10 * MIB, 70 * MIB)])
+        stream = rng.choice([0, 0, 5])
+        live[place] = size
+        p.add("alloc", place, size, stream=stream)
+        events.append(("alloc", place, size, stream))
+        place += 1 << 30
+    said = ask("what-if", p.save("model.pickle"), "--json")
+    figures = {q["name"]: q["peak_bytes"] for q in said["policies"]}
+    for expandable in (False, True):
+        name = "PyTorch's cache, expandable segments" if expandable else "PyTorch's cache"
+        check(figures[name] == pytorch_peak(events, expandable), f"{seed}: {name} takes {figures[name]}, not {pytorch_peak(events, expandable)}")
+finish()

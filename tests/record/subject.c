@@ -1,0 +1,147 @@
+/* A program that knows what it does: it prints how often it allocates, and the test compares. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MARKED = 4321 }; /* bytes: a size that nobody else asks for */
+
+static _Thread_local void *volatile kept;
+
+__attribute__((noinline)) static void innermost(size_t size)
+{
+    kept = malloc(size);
+    __asm__ volatile("" ::: "memory");
+}
+__attribute__((noinline)) static void caller_of_innermost(size_t size)
+{
+    innermost(size);
+    __asm__ volatile("" ::: "memory");
+}
+
+static void pairs(int count)
+{
+    for (int i = 0; i < count; i++) {
+        caller_of_innermost(MARKED);
+        free(kept);
+    }
+}
+
+static void *thread_pairs(void *count)
+{
+    pairs(*(int *)count);
+    return NULL;
+}
+
+/* Named by itself after its first allocation, and again before its end. */
+static void *thread_named(void *unused)
+{
+    (void)unused;
+    pairs(1);
+    prctl(PR_SET_NAME, "worker");
+    pairs(1);
+    return NULL;
+}
+
+static void family(void)
+{
+    void *p = calloc(MARKED, 1);
+    p = realloc(p, MARKED + 1);
+    p = reallocarray(p, MARKED, 2);
+    free(p);
+    if (posix_memalign(&p, 64, MARKED) == 0)
+        free(p);
+    kept = aligned_alloc(64, 4352); /* kept: a compiler may leave a pair out */
+    free(kept);
+    p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap((char *)p + 65536, 65536);
+}
+
+static void close_everything(void)
+{
+    for (int file = 3; file < 4096; file++)
+        close(file);
+    if (chdir("/"))
+        exit(1);
+}
+
+int main(int argc, char **argv)
+{
+    int count = argc > 2 ? atoi(argv[2]) : 0;
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "pairs") == 0) {
+        pairs(count);
+    } else if (strcmp(what, "threads") == 0) {
+        pthread_t threads[8];
+        for (int i = 0; i < 8; i++)
+            pthread_create(&threads[i], NULL, thread_pairs, &count);
+        for (int i = 0; i < 8; i++)
+            pthread_join(threads[i], NULL);
+    } else if (strcmp(what, "named") == 0) {
+        pthread_t thread;
+        pairs(1);
+        pthread_create(&thread, NULL, thread_named, NULL);
+        pthread_join(thread, NULL);
+        prctl(PR_SET_NAME, "the first");
+    } else if (strcmp(what, "kill") == 0) {
+        pairs(count);
+        kill(getpid(), SIGKILL);
+    } else if (strcmp(what, "fork") == 0) {
+        pairs(count);
+        pid_t child = fork();
+        pairs(count);
+        if (child == 0)
+            _exit(0);
+        waitpid(child, NULL, 0);
+    } else if (strcmp(what, "exec") == 0) {
+        pairs(count);
+        char *again[] = {argv[0], "pairs", argv[2], NULL};
+        execv(argv[0], again);
+    } else if (strcmp(what, "closed") == 0) {
+        close_everything();
+        pairs(count);
+    } else if (strcmp(what, "family") == 0) {
+        family();
+    } else if (strcmp(what, "refused") == 0) { /* one of each way in which malloc says no */
+        volatile size_t huge = (size_t)1 << 60;
+        /* volatile: a compiler may leave out what nobody looks at, and then answers that it worked */
+        void *volatile held = malloc(1000), *volatile p = malloc(huge), *volatile q = calloc(huge, 64);
+        void *volatile r = realloc(held, huge + 1);
+        void *aligned = NULL;
+        int code = posix_memalign(&aligned, 64, huge + 2);
+        return p || q || r || code == 0;
+    } else if (strcmp(what, "exit") == 0) {
+        return count;
+    } else if (strcmp(what, "wait") ==
+               0) { /* tells when it has done its pairs; does more when it is told to */
+        pairs(count);
+        puts("ready");
+        fflush(stdout);
+        char line[16];
+        while (fgets(line, sizeof line, stdin)) {
+            pairs(count);
+            puts("done");
+            fflush(stdout);
+        }
+    } else if (strcmp(what, "hold") == 0) { /* its number; then it keeps more for every line */
+        printf("%d\n", (int)getpid());
+        fflush(stdout);
+        char line[16];
+        while (fgets(line, sizeof line, stdin)) {
+            for (int i = 0; i < count; i++)
+                caller_of_innermost(MARKED);
+            puts("done");
+            fflush(stdout);
+        }
+    } else if (strcmp(what, "term") == 0) {
+        puts("ready");
+        fflush(stdout);
+        pause();
+    }
+    return 0;
+}

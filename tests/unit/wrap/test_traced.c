@@ -1,0 +1,197 @@
+/* The tracing decorator: what the program did is in the trace, with label, stack, device, stream and id. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "berth/berth.h"
+
+static char path[64];
+
+static int make_path(void **state)
+{
+    (void)state;
+    strcpy(path, "/tmp/berth_traced_XXXXXX");
+    int file = mkstemp(path);
+    return file < 0 ? -1 : close(file);
+}
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static berth_allocator *new_traced(berth_allocator *inner, uint32_t depth)
+{
+    berth_trace *trace = NULL;
+    berth_allocator *a = NULL;
+    assert_int_equal(berth_trace_create(path, NULL, &trace), BERTH_OK);
+    assert_int_equal(berth_trace_allocator_create(inner, trace, depth, &a), BERTH_OK);
+    berth_trace_release(trace);
+    return a;
+}
+
+static berth_trace_event next(berth_trace_reader *r)
+{
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    assert_int_equal(berth_trace_next(r, &e), BERTH_OK);
+    return e;
+}
+
+static void what_happened_is_told(void **state)
+{
+    (void)state;
+    berth_allocator *system = NULL, *limit = NULL;
+    berth_budget *budget = NULL;
+    assert_int_equal(berth_cpu_allocator_create(NULL, &system), BERTH_OK);
+    assert_int_equal(berth_budget_create(1000, &budget), BERTH_OK);
+    assert_int_equal(berth_limit_create(system, budget, &limit), BERTH_OK);
+    berth_allocator *a = new_traced(limit, 8);
+    berth_request request = BERTH_REQUEST_INIT;
+    request.label = "weights";
+    void *p = NULL, *q = NULL;
+    assert_int_equal(berth_allocate(a, 100, 64, &request, &p), BERTH_OK);
+    assert_int_equal(berth_allocate(a, 5000, 64, &request, &q), BERTH_OVER_BUDGET);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
+    uintptr_t was = (uintptr_t)p;
+    assert_int_equal(berth_allocate(a, 0, 64, NULL, &q), BERTH_OK); /* nothing is nothing to tell */
+    berth_allocator_release(a);
+    berth_allocator_release(limit);
+    berth_budget_release(budget);
+    berth_allocator_release(system);
+
+    berth_trace_reader *r = NULL;
+    assert_int_equal(berth_trace_reader_open(path, NULL, &r), BERTH_OK);
+    berth_trace_event e = next(r);
+    assert_int_equal(e.kind, BERTH_TRACE_ALLOC);
+    assert_int_equal(e.address, was);
+    assert_int_equal(e.size_bytes, 100);
+    assert_string_equal(berth_trace_text(r, e.label), "weights");
+    berth_trace_frame frame = BERTH_TRACE_FRAME_INIT;
+    unsigned depth = 0;
+    for (uint32_t at = e.stack; at; at = frame.caller, depth++)
+        assert_int_equal(berth_trace_get_frame(r, at, &frame), BERTH_OK);
+    assert_in_range(depth, 2, 8);
+    berth_trace_device device = BERTH_TRACE_DEVICE_INIT;
+    assert_int_equal(berth_trace_get_device(r, e.device, &device), BERTH_OK);
+    assert_int_equal(device.kind, BERTH_DEVICE_CPU);
+    e = next(r);
+    assert_int_equal(e.kind, BERTH_TRACE_FAIL);
+    assert_int_equal(e.size_bytes, 5000);
+    e = next(r);
+    assert_int_equal(e.kind, BERTH_TRACE_FREE);
+    assert_int_equal(e.address, was);
+    assert_int_equal(berth_trace_next(r, &e), BERTH_NOT_FOUND);
+    berth_trace_reader_destroy(r);
+}
+
+/* A reallocation is a free and an allocation; one that fails leaves the block where it was. */
+static void reallocations_are_pairs(void **state)
+{
+    (void)state;
+    berth_allocator *system = NULL;
+    assert_int_equal(berth_cpu_allocator_create(NULL, &system), BERTH_OK);
+    berth_allocator *a = new_traced(system, 0);
+    void *p = NULL, *q = NULL;
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_reallocate(a, p, 100, 200, 64, NULL, &q), BERTH_OK);
+    assert_int_equal(berth_deallocate(a, q, 0, NULL), BERTH_OK);
+    berth_allocator_release(a);
+    berth_allocator_release(system);
+    berth_trace_reader *r = NULL;
+    assert_int_equal(berth_trace_reader_open(path, NULL, &r), BERTH_OK);
+    uint64_t live = 0, events = 0;
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    while (berth_trace_next(r, &e) == BERTH_OK) {
+        live += e.kind == BERTH_TRACE_ALLOC;
+        live -= e.kind == BERTH_TRACE_FREE;
+        events++;
+    }
+    assert_int_equal(live, 0);
+    assert_in_range(events, 4, 6);
+    berth_trace_reader_destroy(r);
+}
+
+static void *many_pairs(void *argument)
+{
+    static const char *labels[] = {"a", "b", "c", NULL};
+    for (unsigned i = 0; i < 5000; i++) {
+        berth_request request = BERTH_REQUEST_INIT;
+        request.label = labels[i % 4];
+        void *p = NULL;
+        if (berth_allocate(argument, 1 + i, 64, &request, &p) == BERTH_OK)
+            (void)berth_deallocate(argument, p, 0, NULL);
+    }
+    return NULL;
+}
+
+/* In the order of the trace no block is allocated where one lives. */
+static void threads_never_overlap_in_the_trace(void **state)
+{
+    (void)state;
+    enum { THREADS = 4, LIVE = 64 };
+    berth_allocator *pool = berth_cpu_allocator();
+    berth_allocator *a = new_traced(pool, 3);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, many_pairs, a), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    berth_allocator_release(a);
+    berth_trace_reader *r = NULL;
+    assert_int_equal(berth_trace_reader_open(path, NULL, &r), BERTH_OK);
+    uint64_t live[LIVE] = {0}, events = 0;
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    while (berth_trace_next(r, &e) == BERTH_OK) {
+        events++;
+        size_t i = 0, spare = LIVE;
+        for (; i < LIVE && live[i] != e.address; i++)
+            if (!live[i])
+                spare = i;
+        if (e.kind == BERTH_TRACE_FREE) {
+            assert_in_range(i, 0, LIVE - 1);
+            live[i] = 0;
+        } else {
+            assert_int_equal(i, LIVE);
+            assert_in_range(spare, 0, LIVE - 1);
+            live[spare] = e.address;
+        }
+    }
+    assert_int_equal(events, THREADS * 5000 * 2);
+    berth_trace_reader_destroy(r);
+}
+
+static void a_setting_makes_one(void **state)
+{
+    (void)state;
+    char settings[128];
+    snprintf(settings, sizeof settings, "trace=%s", path);
+    berth_allocator *a = NULL;
+    void *p = NULL;
+    assert_int_equal(berth_stack_create(settings, NULL, &a), BERTH_OK);
+    assert_int_equal(berth_allocate(a, 10, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
+    berth_allocator_release(a);
+    berth_trace_reader *r = NULL;
+    assert_int_equal(berth_trace_reader_open(path, NULL, &r), BERTH_OK);
+    assert_int_equal(next(r).size_bytes, 10);
+    berth_trace_reader_destroy(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_happened_is_told, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(reallocations_are_pairs, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(threads_never_overlap_in_the_trace, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(a_setting_makes_one, make_path, remove_path),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

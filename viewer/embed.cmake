@@ -1,0 +1,23 @@
+# cmake -DFROM=viewer -DTO=viewer_page.c -P embed.cmake: the page as two arrays of bytes, between which its data is written.
+file(READ ${FROM}/page.html page)
+file(READ ${FROM}/page.css style)
+set(script "")
+foreach(part data draw segments state colours panes moving choosing panels stacks page) # page starts it all
+  file(READ ${FROM}/${part}.js text)
+  string(APPEND script "${text}")
+endforeach()
+string(FIND "${page}" "@DATA@" at)
+string(SUBSTRING "${page}" 0 ${at} head)
+math(EXPR after "${at} + 6")
+string(SUBSTRING "${page}" ${after} -1 tail)
+set(out "/* Made from viewer/. */\n#include \"cli/view.h\"\n")
+foreach(part head tail)
+  # replaced by hand: string(CONFIGURE) would read what the script has between at signs
+  string(REPLACE "@STYLE@" "${style}" ${part} "${${part}}")
+  string(REPLACE "@SCRIPT@" "${script}" ${part} "${${part}}")
+  string(HEX "${${part}}" hex)
+  string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+  string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" hex "${hex}")
+  string(APPEND out "const unsigned char view_page_${part}[] = {\n${hex}};\nconst size_t view_page_${part}_bytes = sizeof view_page_${part};\n")
+endforeach()
+file(WRITE ${TO} "${out}")
