@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "scale.h"
 
 /* ---- Rows and combinations ------------------------------------------------------------------------- */
 
@@ -236,16 +237,13 @@ static void stay_silent(void *context, berth_log_level level, const char *line)
     (void)context, (void)level, (void)line;
 }
 
-/* Of very many combinations the sanitizers see every 101st: a prime beside the counts of choices, so that all of them, and all
- * pairs of them, still come. The plain build sees all. */
+/* Of many combinations the sanitizers see every 13th, of very many every 101st: primes beside the counts of choices, so that all
+ * of them, and all pairs of them, still come. The plain build sees all. */
 static uint64_t step_of(uint64_t total)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return total > 100000 ? 101 : 1;
-#else
-    (void)total;
-    return 1;
-#endif
+    if (SCALE == 1 || total <= 10000)
+        return 1;
+    return total > 100000 ? 101 : 13;
 }
 
 static void run_row(api_row *row)

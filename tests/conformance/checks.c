@@ -346,7 +346,7 @@ static void a_stream_may_free(subject *s)
 
 static void random_use_leaves_nothing(subject *s)
 {
-    enum { places = 40, steps = 600 };
+    enum { places = 40, steps = SCALE == 1 ? 600 : 150 };
     struct {
         void *p;
         size_t size;

@@ -5,7 +5,7 @@
 
 #include "conformance.h"
 
-enum { threads = 3, steps = 400, places = 24 };
+enum { threads = 3, steps = SCALE == 1 ? 400 : 100, places = 24 };
 
 struct worker {
     subject *s;

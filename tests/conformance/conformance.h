@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "berth/berth.h"
+#include "scale.h"
 
 /* ---- To add an allocator: a function, and a line in the table at the end of sources.c or wrappers.c ---- */
 

@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 {
     on_device = argc > 2 && strcmp(argv[1], "--device") == 0;
     uint64_t seed = argc > 1 && !on_device ? strtoull(argv[1], NULL, 10) : 20;
-    size_t threes = on_device ? 0 : argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 100;
+    size_t threes = on_device ? 0 : argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 100 / SCALE;
     size_t all_checks = check_count + thread_check_count, used_count = source_count;
     const source *used = on_device ? sources_on(argv[2], &used_count) : sources;
     if (!used)

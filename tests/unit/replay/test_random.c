@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "rig.h"
+#include "scale.h"
 
 enum { MOST = 120 };
 
@@ -298,7 +299,7 @@ static void test_random_programs_with_deviations(void **state)
 {
     (void)state;
     uint64_t random = 20260101;
-    for (int round = 0; round < 150; round++) {
+    for (int round = 0; round < 160 / SCALE; round++) {
         rig r;
         rig_begin(&r);
         program p;
@@ -327,7 +328,7 @@ static void test_a_clean_run_follows_any_run(void **state)
 {
     (void)state;
     uint64_t random = 77;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 64 / SCALE; round++) {
         rig r;
         rig_begin(&r);
         program p;
@@ -349,7 +350,7 @@ static void test_envelopes_serve_every_part(void **state)
 {
     (void)state;
     uint64_t random = 4242;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 64 / SCALE; round++) {
         rig r;
         rig_begin(&r);
         program p[3];

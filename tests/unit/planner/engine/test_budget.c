@@ -15,13 +15,7 @@
 #include "planner/place/pins.h"
 #include "planner/place/stack.h"
 #include "planner/problem/bound.h"
-
-/* Debug builds check every plan twice, and sanitizers take ten times as long. */
-#ifdef NDEBUG
-enum { SCALE = 1 };
-#else
-enum { SCALE = 8 };
-#endif
+#include "scale.h"
 
 static const random_shape shapes[] = {
     {.buffers = 60, .times = 25, .sizes = 9, .unit = 64},

@@ -12,13 +12,9 @@
 #include <cmocka.h>
 
 #include "berth/problem_file.h"
+#include "scale.h"
 
-/* Sanitizers take ten times as long: there only what is small. */
-#ifdef NDEBUG
-enum { LARGEST = 200000 };
-#else
-enum { LARGEST = 2000 };
-#endif
+enum { LARGEST = SCALE == 1 ? 200000 : 1000 };
 
 static uint64_t solve(const berth_problem *problem, const char *solver, uint64_t *offsets)
 {

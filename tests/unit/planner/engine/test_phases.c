@@ -15,6 +15,7 @@
 #include "planner/place/maxtree.h"
 #include "planner/place/valley.h"
 #include "planner/problem/overlap.h"
+#include "scale.h"
 
 static void test_maxtree(void **state)
 {
@@ -26,7 +27,7 @@ static void test_maxtree(void **state)
         uint32_t *keys = calloc(count, sizeof *keys);
         berth__maxtree tree;
         assert_true(berth__maxtree_init(&tree, count));
-        for (int round = 0; round < 3000; round++) {
+        for (int round = 0; round < 3000 / SCALE; round++) {
             uint32_t at = random_below(&random, count), from = random_below(&random, count);
             uint32_t to = from + random_below(&random, count - from + 1),
                      limit = 1 + random_below(&random, 50);

@@ -12,13 +12,7 @@
 #include "base/base.h"
 #include "brute.h"
 #include "planner/engine/solver.h"
-
-/* Sanitizers take ten times as long. */
-#ifdef NDEBUG
-enum { SCALE = 1 };
-#else
-enum { SCALE = 8 };
-#endif
+#include "scale.h"
 
 enum { GAPS = 1, GROUPS = 2, ALIGNMENTS = 4, PINS = 8, ROUNDING = 16, COMBINATIONS = 32 };
 

@@ -14,6 +14,7 @@
 #include "planner/exact/exact.h"
 #include "planner/exact/exact_state.h"
 #include "planner/problem/bound.h"
+#include "scale.h"
 
 enum { FIRST_TIME = -4, TIMES = 24 };
 
@@ -266,7 +267,7 @@ static void test_churn(void **state)
 {
     (void)state;
     unsigned above = 0;
-    for (uint64_t seed = 0; seed < 10000; seed++) {
+    for (uint64_t seed = 0; seed < 10000 / SCALE; seed++) {
         random_problem random;
         make_churn(&random, 8 + (uint32_t)seed % 8, seed);
         berth__prepared prepared;
@@ -291,14 +292,14 @@ static void test_churn(void **state)
         berth__prepared_finish(&prepared);
     }
     print_message("%u capacities above the bound confirmed to be too small\n", above);
-    assert_true(above >= 3000);
+    assert_true(above >= 3000 / SCALE);
 }
 
 /* Small rectangles cut apart: the optimum is known, and it is found and not refuted. */
 static void test_small_tilings(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed < 4000; seed++) {
+    for (uint64_t seed = 1; seed < 4000 / SCALE; seed++) {
         berth_problem_buffer buffers[RANDOM_BUFFERS];
         berth_problem problem = {
             .struct_size = sizeof problem, .buffers = buffers, .buffer_count = 8 + seed % 30};
@@ -393,11 +394,7 @@ static void make_planted(random_problem *random, uint32_t times, uint32_t height
 static void test_planted(void **state)
 {
     (void)state;
-#ifdef NDEBUG
-    enum { SEEDS = 12000 };
-#else
-    enum { SEEDS = 2000 };
-#endif
+    enum { SEEDS = 12000 / SCALE };
     static const struct {
         uint32_t times, height, pinned_percent, aligned_percent;
     } shapes[] = {{7, 12, 15, 0}, {6, 12, 20, 20}, {10, 20, 15, 0}, {5, 8, 0, 60}};

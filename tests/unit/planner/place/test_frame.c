@@ -12,13 +12,7 @@
 #include "plan_random.h"
 #include "planner/place/frame.h"
 #include "planner/place/valley.h"
-
-/* Sanitizers take ten times as long. */
-#ifdef NDEBUG
-enum { SCALE = 1 };
-#else
-enum { SCALE = 8 };
-#endif
+#include "scale.h"
 
 static void test_every_plan_is_valid(void **state)
 {

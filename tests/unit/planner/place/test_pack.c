@@ -13,13 +13,7 @@
 #include "planner/place/gaptree.h"
 #include "planner/place/pack.h"
 #include "planner/problem/overlap.h"
-
-/* Sanitizers take ten times as long. */
-#ifdef NDEBUG
-enum { SCALE = 1 };
-#else
-enum { SCALE = 8 };
-#endif
+#include "scale.h"
 
 /* Whether any pair of pieces that meet would overlap. */
 static bool is_free(const berth__prepared *p, const uint64_t *offsets, uint32_t item, uint64_t offset)

@@ -13,13 +13,7 @@
 #include "planner/place/heights.h"
 #include "planner/place/passes.h"
 #include "planner/place/valley.h"
-
-/* Debug builds and sanitizers take ten times as long. */
-#ifdef NDEBUG
-enum { SCALE = 1 };
-#else
-enum { SCALE = 4 };
-#endif
+#include "scale.h"
 
 static void heights_of(uint32_t columns)
 {
