@@ -76,7 +76,7 @@ berth_status berth__phase_fuse(berth__search *search, berth_status (*run)(berth_
     if (status)
         return status;
     const uint32_t fewer = fused.prepared.item_count;
-    if (!search->stopped && fewer < count - count / 8)
+    if (!search->stopped && fewer && fewer < count - count / 8)
         status = search_fused(search, &fused, steps_for(search, fewer), run);
     berth__fuse_finish(&fused);
     return status;

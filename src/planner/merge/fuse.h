@@ -7,7 +7,7 @@
 
 /* Made by berth__fuse_init, emptied by berth__fuse_finish. Arrays are by item of the whole problem. */
 typedef struct berth__fused {
-    berth__prepared prepared; /* the fused problem */
+    berth__prepared prepared; /* the fused problem; no items: so few join that none was made */
     uint32_t *into;           /* the item it is a part of; itself: of none */
     uint64_t *above;          /* how far above that item's offset its own is */
     uint32_t *place;          /* for items that are a part of none: their number in the fused problem */

@@ -103,6 +103,32 @@ static void test_tilings_are_put_together(void **state)
         }
 }
 
+/* Of many items the first ones tell whether fusing is of use: what was cut is put together, and what joins by chance is left
+ * alone after them. */
+static void test_many_that_join_by_chance_are_left(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < FAMILIES; f++) {
+        const bool is_cut =
+            strcmp(families[f].name, "tiling") == 0 || strcmp(families[f].name, "mosaic") == 0;
+        if (!is_cut && strcmp(families[f].name, "mixed") != 0 && strcmp(families[f].name, "inference") != 0)
+            continue;
+        berth_problem problem;
+        berth__prepared p;
+        berth__fused fused;
+        family_make(&families[f], 100000, 1, &problem);
+        assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
+        berth__search search = search_of(&p);
+        assert_int_equal(berth__fuse_init(&fused, &search), BERTH_OK);
+        assert_true(is_cut ? fused.prepared.item_count > 0 && fused.prepared.item_count < p.item_count / 2
+                           : fused.prepared.item_count == 0);
+        assert_true(is_cut || search.steps < p.item_count);
+        berth__fuse_finish(&fused);
+        berth__prepared_finish(&p);
+        family_free(&problem);
+    }
+}
+
 /* Where coarse cuts make many join that should not, or the search is stopped on the way, it is still sound.
  */
 static void test_mistakes_and_stops_are_sound(void **state)
@@ -139,6 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_problems),
         cmocka_unit_test(test_tilings_are_put_together),
+        cmocka_unit_test(test_many_that_join_by_chance_are_left),
         cmocka_unit_test(test_mistakes_and_stops_are_sound),
         cmocka_unit_test(test_equal_keys_are_not_walked),
     };
