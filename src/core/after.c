@@ -2,30 +2,45 @@
  * are due; callers that come by do the same without waiting, so that a stream that stands still holds up nobody else's. */
 #include "core/after.h"
 
-#include <pthread.h>
+#include "base/lock.h"
+
+#define RANK BERTH__RANK_DEVICE
 
 typedef struct after {
     berth_event *event;
     void (*fn)(void *context);
     void *context;
-    bool waited_for; /* our thread is in the driver with its event: nobody else may take it out */
+    bool asked; /* guard: after_lock; a thread is in the driver with its event: nobody else may take it out */
     struct after *next;
 } after;
 
-static pthread_mutex_t after_lock = PTHREAD_MUTEX_INITIALIZER;
+static berth__spin after_lock; /* a spin lock, which a fork finds free: children come by as well */
 static after *after_first, **after_end = &after_first; /* guard: after_lock; oldest first */
 static bool after_thread_runs;                         /* guard: after_lock */
+static berth_stream *after_stream; /* guard: after_lock; a CPU stream that stays as long as the process */
 static _Atomic size_t after_count;
-static pthread_once_t after_once = PTHREAD_ONCE_INIT;
-static berth_stream *after_stream; /* a CPU stream that lives as long as the process; may be NULL */
 
 static void after_run(void *unused);
 
-static void after_create_stream(void)
+/* ---- Forks ----------------------------------------------------------------------------------------- */
+
+/* Neither our thread nor a caller that was in the driver is here, and the stream stayed in the parent. Entries stay: what
+ * they wait for is passed or lost, and the next who comes by calls them. */
+static void after_fork_in_child(void)
 {
-    if (berth_stream_create(berth_device_cpu(), &after_stream) != BERTH_OK)
-        after_stream = NULL;
+    for (after *entry = after_first; entry; entry = entry->next)
+        entry->asked = false;
+    after_thread_runs = false;
+    after_stream = NULL;
 }
+
+static void after_watch_forks(void)
+{
+    static berth__fork_watch watch = {.rank = RANK, .child = after_fork_in_child};
+    berth__fork_watch_add(&watch);
+}
+
+/* ---- The list -------------------------------------------------------------------------------------- */
 
 /* Neither passed nor given up: a device in trouble for the moment may still run what it has. */
 static bool after_is_due(const after *entry)
@@ -34,14 +49,37 @@ static bool after_is_due(const after *entry)
     return !status || status == BERTH_DEVICE_LOST;
 }
 
-/* Call under the lock. */
-static void after_take_out(after **link)
+/* Call under the lock. The way is short: what is taken out was the first that nobody asked about. */
+static void after_take_out(after *entry)
 {
-    after *entry = *link;
+    after **link = &after_first;
+    while (*link != entry)
+        link = &(*link)->next;
     *link = entry->next;
     if (!entry->next)
         after_end = link;
     atomic_fetch_sub_explicit(&after_count, 1, memory_order_relaxed);
+}
+
+/* Call under the lock. */
+static void after_append(after *entry)
+{
+    entry->next = NULL;
+    *after_end = entry;
+    after_end = &entry->next;
+    atomic_fetch_add_explicit(&after_count, 1, memory_order_relaxed);
+}
+
+/* The oldest that nobody asks about, for the caller to ask about: it stays in the list, or the child of a fork would have
+ * lost it. NULL: none. Call under the lock. */
+static after *after_pick(void)
+{
+    after *entry = after_first;
+    while (entry && entry->asked)
+        entry = entry->next;
+    if (entry)
+        entry->asked = true;
+    return entry;
 }
 
 static void after_call(after *entry)
@@ -51,45 +89,64 @@ static void after_call(after *entry)
     berth__heap_free(entry);
 }
 
-/* Puts an entry at the end, and lets our thread wait if it does not: it may have found the list empty while a caller that came
- * by held the last entry. */
-static void after_put(after *entry)
+/* ---- Our thread and those that come by ------------------------------------------------------------- */
+
+/* The stream that our thread runs on, made at its first use in this process; NULL: there is none to be had now. */
+static berth_stream *after_stream_get(void)
 {
-    pthread_once(&after_once, after_create_stream);
-    pthread_mutex_lock(&after_lock);
-    entry->next = NULL;
-    *after_end = entry;
-    after_end = &entry->next;
-    atomic_fetch_add_explicit(&after_count, 1, memory_order_relaxed);
-    bool start = !after_thread_runs && after_stream;
+    berth__spin_lock(&after_lock, RANK);
+    berth_stream *stream = after_stream;
+    berth__spin_unlock(&after_lock, RANK);
+    berth_stream *made = NULL;
+    if (stream || berth_stream_create(berth_device_cpu(), &made) != BERTH_OK)
+        return stream;
+    berth__spin_lock(&after_lock, RANK);
+    stream = after_stream = after_stream ? after_stream : made;
+    berth__spin_unlock(&after_lock, RANK);
+    if (stream != made)
+        berth_stream_destroy(made);
+    return stream;
+}
+
+/* Lets our thread wait if it does not and there is something to wait for. */
+static void after_start(void)
+{
+    berth_stream *stream = after_stream_get();
+    if (!stream)
+        return;
+    berth__spin_lock(&after_lock, RANK);
+    bool start = !after_thread_runs && after_first;
     after_thread_runs = after_thread_runs || start;
-    pthread_mutex_unlock(&after_lock);
-    if (start && berth_stream_call(after_stream, after_run, NULL) != BERTH_OK) {
-        pthread_mutex_lock(&after_lock);
+    berth__spin_unlock(&after_lock, RANK);
+    if (start && berth_stream_call(stream, after_run, NULL) != BERTH_OK) {
+        berth__spin_lock(&after_lock, RANK);
         after_thread_runs = false;
-        pthread_mutex_unlock(&after_lock);
+        berth__spin_unlock(&after_lock, RANK);
     }
 }
 
-/* The driver is asked with the entry taken out, not under the lock; entries that are not due go back to the end. */
+/* The driver is asked without the lock. An entry that is not due goes to the end, and our thread is started if it does not
+ * run: it may have found none that nobody asks about. */
 void berth__after_sweep(void)
 {
     size_t turns = atomic_load_explicit(&after_count, memory_order_relaxed);
     while (BERTH_UNLIKELY(turns-- > 0)) {
-        pthread_mutex_lock(&after_lock);
-        after **link = &after_first;
-        while (*link && (*link)->waited_for)
-            link = &(*link)->next;
-        after *entry = *link;
-        if (entry)
-            after_take_out(link);
-        pthread_mutex_unlock(&after_lock);
+        berth__spin_lock(&after_lock, RANK);
+        after *entry = after_pick();
+        berth__spin_unlock(&after_lock, RANK);
         if (!entry)
             return;
-        if (after_is_due(entry))
+        bool due = after_is_due(entry);
+        berth__spin_lock(&after_lock, RANK);
+        after_take_out(entry);
+        entry->asked = false;
+        if (!due)
+            after_append(entry);
+        berth__spin_unlock(&after_lock, RANK);
+        if (due)
             after_call(entry);
         else
-            after_put(entry);
+            after_start();
     }
 }
 
@@ -108,26 +165,20 @@ static void after_run(void *unused)
 {
     (void)unused;
     for (;;) {
-        pthread_mutex_lock(&after_lock);
-        after *oldest = after_first;
+        berth__spin_lock(&after_lock, RANK);
+        after *oldest = after_pick();
         after_thread_runs = oldest != NULL;
-        if (oldest)
-            oldest->waited_for = true;
-        pthread_mutex_unlock(&after_lock);
+        berth__spin_unlock(&after_lock, RANK);
         if (!oldest)
             return;
         bool passed = after_wait(oldest);
-        pthread_mutex_lock(&after_lock);
-        oldest->waited_for = false;
-        if (passed) {
-            after **link = &after_first;
-            while (*link != oldest)
-                link = &(*link)->next;
-            after_take_out(link);
-        } else {
+        berth__spin_lock(&after_lock, RANK);
+        oldest->asked = false;
+        if (passed)
+            after_take_out(oldest);
+        else
             after_thread_runs = false; /* the wait does not work: callers that come by ask */
-        }
-        pthread_mutex_unlock(&after_lock);
+        berth__spin_unlock(&after_lock, RANK);
         if (!passed)
             return;
         after_call(oldest);
@@ -157,6 +208,10 @@ berth_status berth__after_stream(berth_stream *stream, void (*fn)(void *context)
         berth__heap_free(entry);
         return status;
     }
-    after_put(entry);
+    after_watch_forks();
+    berth__spin_lock(&after_lock, RANK);
+    after_append(entry);
+    berth__spin_unlock(&after_lock, RANK);
+    after_start();
     return BERTH_OK;
 }

@@ -8,10 +8,15 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include <pthread.h>
+
+#include "at_fork.h"
 #include "base/base.h"
 #include "berth/virtual.h"
 #include "gate.h"
@@ -152,6 +157,109 @@ static void a_wait_that_is_refused_now_and_then_is_repeated(void **state)
     berth_stream_destroy(stream);
 }
 
+/* ---- Forks ------------------------------------------------------------------------------------------- */
+
+/* ThreadSanitizer cannot start threads in the child of a process that had several. */
+#if defined(__SANITIZE_THREAD__)
+#define CHILD_MAY_START_THREADS 0
+#else
+#define CHILD_MAY_START_THREADS 1
+#endif
+
+static void expect_child(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status)); /* else the alarm: it hung */
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* The child comes by and finds what its parent's thread waited for lost; then a thread of its own waits, with nobody
+ * coming by. Its exit code. */
+static int go_on_in_child(void)
+{
+    alarm(60);
+    berth__after_sweep();
+    if (atomic_load(&called) != 1)
+        return 1;
+    if (!CHILD_MAY_START_THREADS)
+        return 0;
+    static gate stop = GATE_INIT;
+    berth_stream *stream = NULL;
+    if (berth_stream_create(berth_device_cpu(), &stream) != BERTH_OK ||
+        berth_stream_call(stream, gate_stop, &stop) != BERTH_OK ||
+        berth__after_stream(stream, note_call, NULL) != BERTH_OK)
+        return 2;
+    gate_open(&stop);
+    return comes_to(2) ? 0 : 3;
+}
+
+static void a_child_does_without_its_parents_thread(void **state)
+{
+    (void)state;
+    static gate stop = GATE_INIT;
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &stop), BERTH_OK);
+    atomic_store(&called, 0);
+    atomic_store(&granted_waits, 0);
+    assert_int_equal(berth__after_stream(stream, note_call, NULL), BERTH_OK);
+    while (atomic_load(&granted_waits) == 0) /* our thread stands in the driver */
+        sched_yield();
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(go_on_in_child());
+    expect_child(child);
+    gate_open(&stop);
+    assert_true(comes_to(1));
+    berth_stream_destroy(stream);
+}
+
+static _Atomic bool enough;
+
+static void *come_by(void *unused)
+{
+    while (!atomic_load(&enough))
+        berth__after_sweep();
+    return unused;
+}
+
+/* Whatever callers that come by hold at that moment, the child finds the list whole and nobody in it. */
+static void a_fork_finds_nobody_in_the_list(void **state)
+{
+    (void)state;
+    enum { THREADS = 2, FORKS = 40, ENTRIES = 3 };
+    static gate stop = GATE_INIT;
+    berth_stream *stream = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &stop), BERTH_OK);
+    atomic_store(&called, 0);
+    for (int i = 0; i < ENTRIES; i++)
+        assert_int_equal(berth__after_stream(stream, note_call, NULL), BERTH_OK);
+    atomic_store(&enough, false);
+    pthread_t threads[THREADS];
+    int running = at_fork_threads(THREADS);
+    for (int i = 0; i < running; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, come_by, NULL), 0);
+    for (int i = 0; i < FORKS; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            berth__after_sweep();
+            _exit(atomic_load(&called) == ENTRIES ? 0 : 1);
+        }
+        expect_child(child);
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < running; i++)
+        pthread_join(threads[i], NULL);
+    gate_open(&stop);
+    assert_true(comes_to(ENTRIES));
+    berth_stream_destroy(stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +268,8 @@ int main(void)
         cmocka_unit_test(each_is_called_once_in_the_end),
         cmocka_unit_test(what_is_put_back_is_waited_for),
         cmocka_unit_test(a_wait_that_is_refused_now_and_then_is_repeated),
+        cmocka_unit_test(a_child_does_without_its_parents_thread),
+        cmocka_unit_test(a_fork_finds_nobody_in_the_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
