@@ -129,6 +129,11 @@ static const berth_allocator_ops absent_ops = {
             (table)->operation = absent_ops.operation; \
     } while (0)
 
+bool berth__reallocates(const berth_allocator *a)
+{
+    return a->ops.reallocate != no_reallocate;
+}
+
 /* After this nobody tests for NULL. */
 static void fill_absent(berth_allocator_ops *ops)
 {

@@ -95,6 +95,10 @@ static inline bool berth__free_is_done(berth_status status)
            status == BERTH_DEVICE_LOST;
 }
 
+/* Whether it may change a block's size itself: false if all that it ever answers is BERTH_UNSUPPORTED, and the front moves
+ * the block. For those who would have to take back what they said in advance. */
+bool berth__reallocates(const berth_allocator *a);
+
 /* The end of a block's move to `moved`: the old one goes, and if that is refused the new one does, and the old one
  * stays its user's. */
 berth_status berth__finish_move(berth_allocator *a, void *p, size_t old_bytes, void *moved, size_t new_bytes,

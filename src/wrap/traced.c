@@ -123,13 +123,28 @@ static berth_status traced_allocate(void *self, size_t size_bytes, size_t alignm
     return status;
 }
 
-/* A block that was said to be gone and is not, because its free was refused, is said to be there again. */
-static void trace_again(struct traced *t, void *p)
+/* How large the block at `p` is, which its user says is `told_bytes` large (0: not told), after an operation on it failed with
+ * `status`. False: there is none, as far as anybody knows. The words for the failure stay. */
+static bool still_there(berth_allocator *inner, const void *p, size_t told_bytes, berth_status status,
+                        size_t *size_bytes)
 {
-    berth_allocator *inner = t->base.inner;
+    const berth_error said = *berth_last_error();
+    uint64_t before = berth__failures();
+    bool known = inner->ops.requested_size(inner->self, p, size_bytes) == BERTH_OK;
+    if (berth__failures() != before)
+        (void)berth__fail_driver(said.status, said.driver_code, said.driver_words, "%s", said.message);
+    if (known)
+        return true;
+    *size_bytes = told_bytes;
+    return told_bytes && status != BERTH_BAD_FREE && status != BERTH_NOT_FOUND;
+}
+
+/* A block that was said to be gone and is not, because what was asked for was refused, is said to be there again. */
+static void trace_again(struct traced *t, void *p, size_t told_bytes, const char *why, berth_status status)
+{
     size_t size_bytes;
-    if (inner->ops.requested_size(inner->self, p, &size_bytes) == BERTH_OK)
-        trace_event(t, BERTH_TRACE_ALLOC, p, size_bytes, "a free that was refused", NULL, 0);
+    if (still_there(t->base.inner, p, told_bytes, status, &size_bytes))
+        trace_event(t, BERTH_TRACE_ALLOC, p, size_bytes, why, NULL, 0);
 }
 
 static berth_status traced_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
@@ -139,7 +154,7 @@ static berth_status traced_deallocate(void *self, void *p, size_t size_bytes, be
     trace_event(t, BERTH_TRACE_FREE, p, 0, NULL, stream, 0);
     berth_status status = berth__deallocate(t->base.inner, p, size_bytes, stream);
     if (!berth__free_is_done(status))
-        trace_again(t, p);
+        trace_again(t, p, size_bytes, "a free that was refused", status);
     return status;
 }
 
@@ -152,7 +167,7 @@ static berth_status traced_reallocate(void *self, void *p, size_t old_bytes, siz
     berth_status status =
         inner->ops.reallocate(inner->self, p, old_bytes, new_bytes, alignment, request, out);
     if (status)
-        trace_event(t, BERTH_TRACE_ALLOC, p, old_bytes, NULL, request->stream, 0);
+        trace_again(t, p, old_bytes, "a resize that was refused", status);
     if (status != BERTH_UNSUPPORTED) /* then the front goes through allocate and free, which are traced */
         trace_allocated(t, *out, new_bytes, request, status);
     return status;
@@ -206,7 +221,8 @@ berth_status berth_trace_allocator_create(berth_allocator *inner, berth_trace *t
     berth_allocator_ops ops = berth__forward_ops;
     ops.allocate = traced_allocate;
     ops.deallocate = traced_deallocate;
-    ops.reallocate = traced_reallocate;
+    /* If the front moves the block through ours anyway, nothing has to be taken back. */
+    ops.reallocate = berth__reallocates(inner) ? traced_reallocate : NULL;
     ops.record_use = traced_record_use;
     ops.destroy = traced_destroy;
     t->stack_depth = stack_depth;

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/base.h"
 #include "berth/berth.h"
 
 static char path[64];
@@ -119,6 +120,114 @@ static void reallocations_are_pairs(void **state)
     berth_trace_reader_destroy(r);
 }
 
+/* What lives at the end of the trace. */
+static uint64_t live_bytes(uint64_t *blocks)
+{
+    enum { MOST = 8 };
+    uint64_t addresses[MOST] = {0}, sizes[MOST] = {0}, bytes = 0;
+    berth_trace_reader *r = NULL;
+    assert_int_equal(berth_trace_reader_open(path, NULL, &r), BERTH_OK);
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    while (berth_trace_next(r, &e) == BERTH_OK) {
+        if (e.kind != BERTH_TRACE_ALLOC && e.kind != BERTH_TRACE_FREE)
+            continue;
+        size_t i = 0;
+        while (i < MOST && addresses[i] != (e.kind == BERTH_TRACE_ALLOC ? 0 : e.address))
+            i++;
+        if (i == MOST)
+            continue; /* a free of what is not there */
+        addresses[i] = e.kind == BERTH_TRACE_ALLOC ? e.address : 0;
+        sizes[i] = e.kind == BERTH_TRACE_ALLOC ? e.size_bytes : 0;
+    }
+    berth_trace_reader_destroy(r);
+    *blocks = 0;
+    for (size_t i = 0; i < MOST; i++) {
+        *blocks += addresses[i] != 0;
+        bytes += sizes[i];
+    }
+    return bytes;
+}
+
+/* In a region of 4 KiB, which knows its blocks' sizes, or in the system, which has to be told; the region refuses what is
+ * too large as the system does. */
+static void check_refused(berth_allocator *inner, size_t told_bytes)
+{
+    berth_allocator *a = new_traced(inner, 0);
+    void *p = NULL, *q = NULL;
+    uint64_t blocks;
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &p), BERTH_OK);
+    assert_int_not_equal(berth_reallocate(a, p, told_bytes, SIZE_MAX / 4, 64, NULL, &q), BERTH_OK);
+    char words[sizeof berth_last_error()->message];
+    strcpy(words, berth_last_error()->message);
+    assert_int_not_equal(berth_reallocate(inner, p, told_bytes, SIZE_MAX / 4, 64, NULL, &q), BERTH_OK);
+    assert_string_equal(words, berth_last_error()->message); /* no others for being traced */
+    berth_allocator_release(a);
+    assert_int_equal(live_bytes(&blocks), 100);
+    assert_int_equal(blocks, 1);
+    assert_int_equal(berth_deallocate(inner, p, 100, NULL), BERTH_OK);
+}
+
+static void a_refused_resize_leaves_the_block_as_large_as_it_was(void **state)
+{
+    (void)state;
+    static _Alignas(64) char region[4096];
+    berth_allocator *fixed = NULL, *system = NULL;
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &fixed), BERTH_OK);
+    assert_int_equal(berth_cpu_allocator_create(NULL, &system), BERTH_OK);
+    check_refused(fixed, 0);
+    check_refused(fixed, 100);
+    check_refused(system, 100);
+    berth_allocator_release(fixed);
+    berth_allocator_release(system);
+}
+
+static void a_resize_of_nothing_leaves_nothing(void **state)
+{
+    (void)state;
+    static _Alignas(64) char region[4096];
+    berth_allocator *fixed = NULL;
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &fixed), BERTH_OK);
+    berth_allocator *a = new_traced(fixed, 0);
+    void *q = NULL;
+    uint64_t blocks;
+    assert_int_equal(berth_deallocate(a, region + 2048, 100, NULL), BERTH_BAD_FREE);
+    assert_int_equal(berth_reallocate(a, region + 2048, 100, 200, 64, NULL, &q), BERTH_BAD_FREE);
+    berth_allocator_release(a);
+    berth_allocator_release(fixed);
+    (void)live_bytes(&blocks);
+    assert_int_equal(blocks, 0);
+}
+
+/* A cache does not resize: the front moves the block, and nothing has to be taken back in the trace. */
+static void a_move_is_two_events_more(void **state)
+{
+    (void)state;
+    berth_allocator *cache = NULL;
+    assert_int_equal(berth_host_cache_create(NULL, &cache), BERTH_OK);
+    berth_allocator *a = new_traced(cache, 0);
+    berth_request request = BERTH_REQUEST_INIT;
+    request.label = "weights";
+    void *p = NULL, *q = NULL;
+    assert_int_equal(berth_allocate(a, 100, 64, &request, &p), BERTH_OK);
+    assert_int_equal(berth_reallocate(a, p, 100, 5000, 64, &request, &q), BERTH_OK);
+    assert_int_equal(berth_deallocate(a, q, 0, NULL), BERTH_OK);
+    berth_allocator_release(a);
+    berth_allocator_release(cache);
+    berth_trace_reader *r = NULL;
+    assert_int_equal(berth_trace_reader_open(path, NULL, &r), BERTH_OK);
+    const berth_trace_kind kinds[] = {BERTH_TRACE_ALLOC, BERTH_TRACE_ALLOC, BERTH_TRACE_FREE,
+                                      BERTH_TRACE_FREE};
+    for (size_t i = 0; i < BERTH_COUNT_OF(kinds); i++) {
+        berth_trace_event e = next(r);
+        assert_int_equal(e.kind, kinds[i]);
+        if (e.kind == BERTH_TRACE_ALLOC)
+            assert_string_equal(berth_trace_text(r, e.label), "weights");
+    }
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    assert_int_equal(berth_trace_next(r, &e), BERTH_NOT_FOUND);
+    berth_trace_reader_destroy(r);
+}
+
 static void *many_pairs(void *argument)
 {
     static const char *labels[] = {"a", "b", "c", NULL};
@@ -190,6 +299,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_happened_is_told, make_path, remove_path),
         cmocka_unit_test_setup_teardown(reallocations_are_pairs, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(a_refused_resize_leaves_the_block_as_large_as_it_was, make_path,
+                                        remove_path),
+        cmocka_unit_test_setup_teardown(a_resize_of_nothing_leaves_nothing, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(a_move_is_two_events_more, make_path, remove_path),
         cmocka_unit_test_setup_teardown(threads_never_overlap_in_the_trace, make_path, remove_path),
         cmocka_unit_test_setup_teardown(a_setting_makes_one, make_path, remove_path),
     };
