@@ -6,18 +6,19 @@
 #include "format/lines.h"
 
 enum { TIME, THREAD, EVENT, ADDRESS, BYTES, ALIGNMENT, LABEL, STREAM, STATUS, COLUMNS };
+enum { THREADS = 64 }; /* more share a place, and may lose what the other left there */
 
 struct log_reader {
     format_history *h;
     format_bad_lines bad;
-    format_block freed; /* by the last line, with its label: it may turn out that the free failed */
-    uint64_t time_ns;   /* grows: a line waits for its write, so threads may pass each other by a little */
+    format_block freed[THREADS]; /* by a thread's last free, with its label: it may have failed */
+    uint64_t time_ns; /* grows: a line waits for its write, so threads may pass each other by a little */
 };
 
 static void log_free(struct log_reader *r, uint64_t address, uint32_t thread)
 {
     const format_block *b = format_history_find(r->h, 0, 0, address);
-    r->freed = b ? *b : (format_block){0};
+    r->freed[thread % THREADS] = b ? *b : (format_block){0};
     format_history_free_by(r->h, 0, 0, address, r->time_ns, thread);
 }
 
@@ -31,12 +32,14 @@ static void log_allocate(struct log_reader *r, const format_block *b, const char
 }
 
 /* The block did not go: it goes on as another one, since a life has one end. */
-static void log_revive(struct log_reader *r, uint64_t address)
+static void log_revive(struct log_reader *r, uint64_t address, uint32_t thread)
 {
-    if (r->freed.address != address || !r->freed.size_bytes)
+    format_block *freed = &r->freed[thread % THREADS];
+    if (freed->address != address || !freed->size_bytes)
         return;
-    r->freed.begin_ns = r->time_ns;
-    format_history_alloc(r->h, &r->freed);
+    freed->begin_ns = r->time_ns;
+    format_history_alloc(r->h, freed);
+    freed->size_bytes = 0; /* once */
 }
 
 /* NULL, or what is wrong. */
@@ -62,7 +65,7 @@ static const char *log_line(struct log_reader *r, char **fields)
     else if (strcmp(event, "free") == 0 || strcmp(event, "reallocate_from") == 0)
         log_free(r, address, (uint32_t)thread);
     else if (strcmp(event, "free_failed") == 0)
-        log_revive(r, address);
+        log_revive(r, address, (uint32_t)thread);
     else if (strcmp(event, "record_use") != 0)
         return "its event is not known";
     return NULL;

@@ -97,7 +97,8 @@ typedef struct berth_event_log_options {
 #define BERTH_EVENT_LOG_HEADER "time_ns,thread,event,address,bytes,alignment,label,stream,status\n"
 
 /* Writes a line for each allocate, free, reallocate and record_use, failures too; allocations that are marked
- * BERTH_WILL_BE_LOGGED are left to their caller. A line is one write: lines of threads and processes do not
+ * BERTH_WILL_BE_LOGGED are left to their caller. A free stands before it is done, since the address may be another thread's
+ * at once, and so does the half of a resize that frees (reallocate_from, then reallocate); free_failed takes it back. A line is one write: lines of threads and processes do not
  * mix, and none is lost in a crash. The caller owns one reference. Any thread. BERTH_OK,
  * BERTH_INVALID_ARGUMENT, BERTH_IO, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_event_log_create(berth_allocator *inner, const berth_event_log_options *options,

@@ -124,14 +124,15 @@ static berth_status logging_reallocate(void *self, void *p, size_t old_bytes, si
 {
     struct logging *l = self;
     berth_allocator *inner = l->base.inner;
+    /* Before the move, as before a free; one that is refused is told of as a free that is. */
+    log_event(l, &(struct event){"reallocate_from", p, old_bytes, 0, NULL, request->stream, BERTH_OK});
     berth_status status =
         inner->ops.reallocate(inner->self, p, old_bytes, new_bytes, alignment, request, out);
-    if (status == BERTH_UNSUPPORTED) /* the front goes through allocate and free, which are logged */
-        return status;
-    if (!status)
-        log_event(l, &(struct event){"reallocate_from", p, old_bytes, 0, NULL, request->stream, BERTH_OK});
-    log_event(l, &(struct event){"reallocate", *out, new_bytes, alignment, berth__request_label(request),
-                                 request->stream, status});
+    if (status)
+        log_event(l, &(struct event){"free_failed", p, old_bytes, 0, NULL, request->stream, status});
+    if (status != BERTH_UNSUPPORTED) /* then the front goes through allocate and free, which are logged */
+        log_event(l, &(struct event){"reallocate", *out, new_bytes, alignment, berth__request_label(request),
+                                     request->stream, status});
     return status;
 }
 
@@ -199,7 +200,8 @@ berth_status berth_event_log_create(berth_allocator *inner, const berth_event_lo
     berth_allocator_ops ops = berth__forward_ops;
     ops.allocate = logging_allocate;
     ops.deallocate = logging_deallocate;
-    ops.reallocate = logging_reallocate;
+    /* If the front moves the block through ours anyway, nothing has to be taken back. */
+    ops.reallocate = berth__reallocates(inner) ? logging_reallocate : NULL;
     ops.record_use = logging_record_use;
     ops.destroy = logging_destroy;
     berth__wrapper_init(&l->base, &ops, inner);

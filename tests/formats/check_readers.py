@@ -139,6 +139,11 @@ assert "notice 2 lines are left out; the first, line 2: its event is not known" 
 revived = ours(write("failed.csv", text.split("\n")[0] + "\n1,0,allocate,0x10,64,1,w,,OK\n2,0,free,0x10,64,0,,,OK\n"
                      "3,0,free_failed,0x10,64,0,,,INVALID_ARGUMENT\n"))
 assert "block 64 2 alive 3 3 10 0  w" in revived, revived
+# A resize that is refused, while another thread frees: the block goes on, and the refusal is told.
+resized = ours(write("resized.csv", text.split("\n")[0] + "\n1,0,allocate,0x10,64,1,w,,OK\n1,1,allocate,0x20,8,1,,,OK\n"
+                     "2,0,reallocate_from,0x10,0,0,,,OK\n2,1,free,0x20,8,0,,,OK\n"
+                     "3,0,free_failed,0x10,0,0,,,OUT_OF_HOST_MEMORY\n3,0,reallocate,,4096,1,,,OUT_OF_HOST_MEMORY\n"))
+assert "block 64 4 alive 3 3 10 0  w" in resized and "4096" in resized, resized
 
 # ---- RMM
 

@@ -83,6 +83,87 @@ static void failures_are_events_too(void **state)
     berth_budget_release(budget);
 }
 
+/* In a region of its own, which resizes; the log sees at each line where the region stands. */
+struct watched {
+    struct lines lines;
+    berth_allocator *fixed;
+    const void *old;
+    bool old_was_there; /* when reallocate_from came */
+};
+
+static void look_at_old(void *context, const char *line, size_t length)
+{
+    struct watched *w = context;
+    collect(&w->lines, line, length);
+    if (memmem(line, length, "reallocate_from", strlen("reallocate_from")))
+        w->old_was_there = berth_allocator_owns(w->fixed, w->old) == BERTH_OK;
+}
+
+static void expect_line(const struct lines *l, int n, const char *expected)
+{
+    char line[256];
+    line_without_time(l, n, line, sizeof line);
+    assert_string_equal(line, expected);
+}
+
+/* Another thread may have the address, and tell of it, as soon as it is free. */
+static void a_resize_is_told_of_before_the_block_goes(void **state)
+{
+    (void)state;
+    static _Alignas(64) char region[4096];
+    struct watched w = {.lines.length = 0};
+    berth_event_log_options options = BERTH_EVENT_LOG_OPTIONS_INIT;
+    options.write = look_at_old;
+    options.context = &w;
+    berth_allocator *a = NULL;
+    char expected[256];
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &w.fixed), BERTH_OK);
+    assert_int_equal(berth_event_log_create(w.fixed, &options, &a), BERTH_OK);
+    void *p = NULL, *behind = NULL, *moved = NULL, *none = NULL;
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(berth_allocate(a, 100, 64, NULL, &behind), BERTH_OK); /* it cannot grow where it is */
+    w.old = p;
+    assert_int_equal(berth_reallocate(a, p, 100, 900, 64, NULL, &moved), BERTH_OK);
+    assert_ptr_not_equal(p, moved);
+    assert_true(w.old_was_there);
+    snprintf(expected, sizeof expected, "reallocate_from,%p,100,0,,,OK", p);
+    expect_line(&w.lines, 3, expected);
+    snprintf(expected, sizeof expected, "reallocate,%p,900,64,,,OK", moved);
+    expect_line(&w.lines, 4, expected);
+    assert_int_equal(berth_reallocate(a, moved, 900, 5000, 64, NULL, &none), BERTH_OUT_OF_HOST_MEMORY);
+    snprintf(expected, sizeof expected, "reallocate_from,%p,900,0,,,OK", moved);
+    expect_line(&w.lines, 5, expected);
+    snprintf(expected, sizeof expected, "free_failed,%p,900,0,,,OUT_OF_HOST_MEMORY", moved);
+    expect_line(&w.lines, 6, expected);
+    expect_line(&w.lines, 7, "reallocate,,5000,64,,,OUT_OF_HOST_MEMORY");
+    give(a, moved);
+    give(a, behind);
+    berth_allocator_release(a);
+    berth_allocator_release(w.fixed);
+}
+
+/* What never resizes is moved by the front: two lines, and none that is taken back. */
+static void a_move_is_an_allocation_and_a_free(void **state)
+{
+    (void)state;
+    struct lines l = {.length = 0};
+    berth_event_log_options options = BERTH_EVENT_LOG_OPTIONS_INIT;
+    options.write = collect;
+    options.context = &l;
+    berth_allocator *plain = new_plain(), *a = NULL;
+    assert_int_equal(berth_event_log_create(plain, &options, &a), BERTH_OK);
+    void *p = take(a, 100), *moved = NULL;
+    assert_int_equal(berth_reallocate(a, p, 100, 900, 64, NULL, &moved), BERTH_OK);
+    char expected[256];
+    snprintf(expected, sizeof expected, "allocate,%p,900,64,,,OK", moved);
+    expect_line(&l, 2, expected);
+    snprintf(expected, sizeof expected, "free,%p,100,0,,,OK", p);
+    expect_line(&l, 3, expected);
+    give(a, moved);
+    berth_allocator_release(a);
+    berth_allocator_release(plain);
+}
+
 enum { THREADS = 3, PAIRS = 200 };
 
 static void *many_pairs(void *a)
@@ -147,6 +228,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_a_line_an_event),
         cmocka_unit_test(failures_are_events_too),
+        cmocka_unit_test(a_resize_is_told_of_before_the_block_goes),
+        cmocka_unit_test(a_move_is_an_allocation_and_a_free),
         cmocka_unit_test(lines_of_threads_stay_whole),
         cmocka_unit_test(bad_options_are_refused),
     };
