@@ -41,8 +41,8 @@ typedef struct berth__tcache {
     berth__span *last; /* the one handed out last; may have grown old */
     uint32_t mark;     /* the state of the spans in it */
     uint32_t recent_count;
-    size_t held_bytes, most_bytes; /* that it has; that it may have */
-    size_t usual_bytes;            /* the same, but while one large block is in it; constant */
+    size_t held_bytes, usual_bytes; /* that it has; that it may have, which is constant */
+    size_t most_bytes; /* or the size of the largest block that was in it, alone: such a one may come back */
     size_t recent_sizes[BERTH__TCACHE_RECENT];
     berth__tcached recent[BERTH__TCACHE_RECENT];
     uint32_t counts[BERTH__TCACHE_BINS]; /* by grains: how many are in the bin */
@@ -156,7 +156,8 @@ static inline uint32_t berth__tcache_clear_recent(berth__tcache *tcache, berth__
     return count;
 }
 
-/* Whether a block of a size would find a place; and whether it may stay there. */
+/* Whether a block of a size would find a place; and whether it may stay there. A block that is larger than the rest together
+ * may be stays alone, and leaves no room for others when it is taken out. */
 static inline bool berth__tcache_has_place(const berth__tcache *tcache, size_t size_bytes)
 {
     return berth__tcache_is_binned(size_bytes)
@@ -165,8 +166,8 @@ static inline bool berth__tcache_has_place(const berth__tcache *tcache, size_t s
 }
 static inline bool berth__tcache_has_room(const berth__tcache *tcache, size_t size_bytes)
 {
-    return size_bytes <= tcache->most_bytes - tcache->held_bytes &&
-           berth__tcache_has_place(tcache, size_bytes);
+    size_t bound = size_bytes <= tcache->usual_bytes ? tcache->usual_bytes : tcache->most_bytes;
+    return tcache->held_bytes + size_bytes <= bound && berth__tcache_has_place(tcache, size_bytes);
 }
 
 /* Makes a place for a block of a size: takes what must go out, at most BERTH__TCACHE_MOST. Returns how many. */

@@ -77,14 +77,16 @@ static void a_soft_limit_holds_on_every_thread_together(void **state)
     berth_allocator_release(pool);
 }
 
-/* What an idle thread keeps in its thread cache is bounded in bytes, and one block of any size is kept. */
-static void thread_caches_are_bounded_in_bytes(void **state)
+/* Of four blocks of 200 MiB a thread cache has room for one, also after a block that is larger was in it. */
+static void keep_one_of_four(berth_allocator *pool, size_t larger_bytes)
 {
-    (void)state;
-    berth_allocator *pool = make(NULL);
-    void *blocks[4];
+    void *blocks[4], *larger = NULL;
     for (size_t i = 0; i < 4; i++)
         blocks[i] = take(pool, 200 * MIB);
+    if (larger_bytes) {
+        give(pool, larger = take(pool, larger_bytes));
+        assert_ptr_equal(take(pool, larger_bytes), larger);
+    }
     for (size_t i = 0; i < 4; i++)
         give(pool, blocks[i]);
     assert_ptr_equal(take(pool, 200 * MIB),
@@ -92,11 +94,21 @@ static void thread_caches_are_bounded_in_bytes(void **state)
     assert_ptr_equal(take(pool, 200 * MIB), blocks[0]);
     give(pool, blocks[3]);
     give(pool, blocks[0]);
+    give(pool, larger);
+}
+
+/* What an idle thread keeps in its thread cache is bounded in bytes, and one block of any size is kept. */
+static void thread_caches_are_bounded_in_bytes(void **state)
+{
+    (void)state;
+    berth_allocator *pool = make(NULL);
+    keep_one_of_four(pool, 0);
     void *large = take(pool, 1024 * MIB), *low = take(pool, MIB);
     give(pool, large);
     assert_ptr_equal(take(pool, 1024 * MIB), large);
     give(pool, large);
     give(pool, low);
+    keep_one_of_four(pool, 1024 * MIB);
     berth_allocator_release(pool);
 }
 

@@ -78,6 +78,26 @@ static void bytes_are_bounded_and_counted(void **state)
     assert_int_equal(tcache.held_bytes, 4 * 512);
 }
 
+/* As the pool lets a huge block in: alone. What it may have stays raised, for it alone. */
+static void a_huge_block_raises_the_bound_for_itself_alone(void **state)
+{
+    (void)state;
+    const size_t huge = 16 * (size_t)LARGE;
+    tcache.usual_bytes = 3 * (size_t)LARGE;
+    tcache.most_bytes = huge;
+    berth__tcached block = {0};
+    for (int round = 0; round < 2; round++) { /* again without being raised again */
+        assert_true(put(&tcache, 0, huge));
+        assert_false(put(&tcache, 1, 512)); /* nothing beside it */
+        assert_true(berth__tcache_take_newest(&tcache, huge, &block));
+    }
+    for (size_t i = 0; i < 3; i++)
+        assert_true(put(&tcache, i, LARGE));
+    assert_false(put(&tcache, 3, LARGE)); /* there is a place, but 4 are more than usual */
+    assert_false(put(&tcache, 3, huge));
+    assert_int_equal(tcache.held_bytes, tcache.usual_bytes);
+}
+
 static void a_full_bin_gives_its_older_half(void **state)
 {
     (void)state;
@@ -155,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(sizes_match_exactly_and_the_newest_comes_first, set_up),
         cmocka_unit_test_setup(bytes_are_bounded_and_counted, set_up),
+        cmocka_unit_test_setup(a_huge_block_raises_the_bound_for_itself_alone, set_up),
         cmocka_unit_test_setup(a_full_bin_gives_its_older_half, set_up),
         cmocka_unit_test_setup(large_blocks_go_out_together, set_up),
         cmocka_unit_test_setup(a_block_in_two_tcaches_is_handed_out_by_one, set_up),
