@@ -10,7 +10,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-enum { SYMBOLS_AT_ONCE = 64, MODULE_PAGE = 4096 };
+enum { SYMBOLS_AT_ONCE = 64 };
 
 /* All of it or nothing. */
 static bool read_at(int fd, uint64_t at, void *to, size_t size_bytes)
@@ -92,18 +92,20 @@ bool berth__symbol_in_file(int fd, uint64_t address, char *name, size_t capacity
     return false;
 }
 
-/* What the file calls the address at which its first piece was loaded. */
+/* What the file calls the address at which its first piece was loaded: at a page of this system, which may be larger than
+ * those that the file was made for. */
 static bool first_address(int fd, uint64_t *out)
 {
     Elf64_Ehdr header;
     Elf64_Phdr piece;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (!read_header(fd, &header))
         return false;
     for (uint64_t i = 0; i < header.e_phnum; i++) {
         if (!read_entry(fd, header.e_phoff, i, &piece, sizeof piece))
             return false;
         if (piece.p_type == PT_LOAD) {
-            *out = piece.p_vaddr / MODULE_PAGE * MODULE_PAGE;
+            *out = piece.p_vaddr / page * page;
             return true;
         }
     }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -106,6 +107,43 @@ static void a_function_ends_where_it_ends(void **state)
     assert_false(ask(&image, sizeof image, 24, name));
 }
 
+/* The system as another one, with larger pages (see tests/CMakeLists.txt). */
+static long page_bytes; /* 0: as they are */
+
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+long __wrap_sysconf(int name)
+{
+    return name == _SC_PAGESIZE && page_bytes ? page_bytes : __real_sysconf(name);
+}
+
+/* A file whose first piece begins in the middle of a page is loaded from the page's start on. */
+static void a_module_starts_at_a_page_of_the_system(void **state)
+{
+    (void)state;
+    static const char module[1]; /* where it would be; only compared */
+    struct image image = good_image();
+    char path[64], name[16];
+    uint64_t offset;
+    image.piece.p_vaddr = 0x1f000;
+    image.symbols[1].st_value = 0x1f010;
+    int fd = memfd_create("image", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, &image, sizeof image), (ssize_t)sizeof image);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    for (uintptr_t page = 0x1000; page <= 0x10000; page *= 4) {
+        page_bytes = (long)page;
+        uintptr_t at = 0x1f014 - 0x1f000 / page * page;
+        bool found = berth__symbol_of((const void *)((uintptr_t)module + at), module, path, name, sizeof name,
+                                      &offset);
+        page_bytes = 0;
+        assert_true(found);
+        assert_string_equal(name, "found");
+        assert_int_equal(offset, 4);
+    }
+    close(fd);
+}
+
 static void damaged_files_are_answered(void **state)
 {
     (void)state;
@@ -143,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_static_function_has_a_name),
         cmocka_unit_test(a_function_ends_where_it_ends),
+        cmocka_unit_test(a_module_starts_at_a_page_of_the_system),
         cmocka_unit_test(damaged_files_are_answered),
         cmocka_unit_test(a_string_table_without_an_end_is_cut),
     };
