@@ -20,6 +20,25 @@ void berth__meter_init(berth__meter *m, bool exact)
     m->exact = exact;
 }
 
+static int64_t meter_bad_slot(berth__slot *slot, uint32_t *bad)
+{
+    int64_t credit = LOAD(slot->credit);
+    *bad += credit < 0 || credit > LOAD(slot->credit_max);
+    return credit;
+}
+
+static bool meter_agrees(const void *meter, int64_t credit)
+{
+    const berth__meter *m = meter;
+    return credit <= LOAD(m->claimed) && LOAD(m->claimed) <= LOAD(m->peak);
+}
+
+/* With the lock, and with the slots stopped or no call under way: the figures are of one moment. */
+static bool meter_is_valid(berth__meter *m)
+{
+    return berth__slots_are_valid(&m->slots, meter_bad_slot, meter_agrees, m);
+}
+
 void berth__meter_finish(berth__meter *m)
 {
     BERTH_DCHECK(berth__meter_is_valid(m), "[M1] at the end the figures agree");
@@ -242,12 +261,14 @@ void berth__meter_close(berth__meter *m, _Atomic uint64_t *remaining)
     berth__slots_lock(&m->slots);
     BERTH_DCHECK(!meter_is_closed(m), "[M7] a meter is closed once");
     berth__slots_stop_locked(&m->slots);
+    BERTH_DCHECK(meter_is_valid(m), "[M1] [M2] the figures agree before a meter is closed");
     meter_collect(m);
     STORE(m->owner, meter_shared);
     int64_t blocks = berth__slots_sum(&m->slots, NULL, meter_blocks_of, NULL);
     BERTH_DCHECK(blocks >= 0, "[M7] no more was freed than allocated");
     atomic_fetch_add(remaining, (uint64_t)blocks);
     atomic_fetch_or_explicit(&m->slots.stopped, BERTH__SLOTS_CLOSED, memory_order_release);
+    BERTH_DCHECK(meter_is_valid(m), "[M1] [M2] a closed meter's figures agree");
     berth__slots_resume_locked(&m->slots);
     berth__slots_unlock(&m->slots);
 }
@@ -266,22 +287,12 @@ uint64_t berth__meter_in_use(berth__meter *m)
     return in_use > 0 ? (uint64_t)in_use : 0; /* with calls under way the sum may be of two moments */
 }
 
-static int64_t meter_bad_slot(berth__slot *slot, uint32_t *bad)
-{
-    int64_t credit = LOAD(slot->credit);
-    *bad += credit < 0 || credit > LOAD(slot->credit_max);
-    return credit;
-}
-
-static bool meter_agrees(const void *meter, int64_t credit)
-{
-    const berth__meter *m = meter;
-    return credit <= LOAD(m->claimed) && LOAD(m->claimed) <= LOAD(m->peak);
-}
-
 bool berth__meter_is_valid(berth__meter *m)
 {
-    return berth__slots_are_valid(&m->slots, meter_bad_slot, meter_agrees, m);
+    berth__slots_lock(&m->slots);
+    bool valid = meter_is_valid(m);
+    berth__slots_unlock(&m->slots);
+    return valid;
 }
 
 void berth__meter_read(berth__meter *m, berth_stats *out)
@@ -298,10 +309,12 @@ void berth__meter_read(berth__meter *m, berth_stats *out)
 void berth__meter_clear(berth__meter *m)
 {
     berth__slots_stop(&m->slots);
+    BERTH_DCHECK(meter_is_valid(m), "[M1] [M2] the figures agree before they are cleared");
     meter_collect(m);
     berth__slots_clear_counts_stopped(&m->slots);
     BERTH_DCHECK(berth__slots_sum(&m->slots, NULL, meter_credit_of, NULL) == 0,
                  "[M6] with all credit collected, claimed is what is in use");
     STORE(m->peak, LOAD(m->claimed));
+    BERTH_DCHECK(meter_is_valid(m), "[M1] [M2] cleared figures agree");
     berth__slots_resume(&m->slots);
 }

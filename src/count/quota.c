@@ -209,13 +209,35 @@ void berth__quota_give_slow(berth__quota *q, uint64_t size_bytes)
 
 /* ---- The whole ----------------------------------------------------------------------------------- */
 
+/* What holds with the lock whatever threads take and free meanwhile. The sum of their credit is of several moments then, and
+ * a thread may have taken what was called back and not put it back yet. */
+static int64_t quota_bad_slot(berth__slot *slot, uint32_t *bad)
+{
+    *bad += LOAD(slot->credit) < 0 || (LOAD(slot->open) && slot->called_back != 0);
+    return quota_credit_of(slot);
+}
+
+static bool quota_agrees(const void *quota, int64_t credit)
+{
+    (void)credit;
+    const berth__quota *q = quota;
+    return LOAD(q->claimed) >= 0 && (!q->rises || LOAD(q->claimed) <= LOAD(q->cap));
+}
+
+static bool quota_is_sound(berth__quota *q)
+{
+    return berth__slots_are_valid(&q->slots, quota_bad_slot, quota_agrees, q);
+}
+
 void berth__quota_set_cap(berth__quota *q, int64_t cap_bytes)
 {
     BERTH_DCHECK(cap_bytes >= 0 && !q->rises, "[Q2] a limit is set, a peak is not");
     berth__slots_lock(&q->slots);
+    BERTH_DCHECK(quota_is_sound(q), "[Q1] the figures agree under the old cap");
     /* Credit given out under another cap is not used under this one. */
     quota_call_all_back(q, NULL, quota_close_slot);
     STORE(q->cap, cap_bytes);
+    BERTH_DCHECK(quota_is_sound(q), "[Q1] the figures agree under the new cap");
     berth__slots_unlock(&q->slots);
 }
 
@@ -223,28 +245,34 @@ void berth__quota_clear(berth__quota *q)
 {
     berth__slots_lock(&q->slots);
     BERTH_DCHECK(q->rises, "[M8] a peak is cleared, a limit is not");
+    BERTH_DCHECK(quota_is_sound(q), "[Q1] [Q2] the figures agree before the peak is cleared");
     quota_call_all_back(q, NULL, quota_close_slot);
     STORE(q->cap, LOAD(q->claimed));
     BERTH_DCHECK(LOAD(q->cap) >= 0, "[M8] a peak was in use");
+    BERTH_DCHECK(quota_is_sound(q), "[Q1] [Q2] a cleared peak agrees");
     berth__slots_unlock(&q->slots);
 }
 
-static int64_t quota_bad_slot(berth__slot *slot, uint32_t *bad)
+/* With no call under way, beside what holds at any time: no more is called back than there is. */
+static int64_t quota_bad_resting_slot(berth__slot *slot, uint32_t *bad)
 {
-    *bad +=
-        LOAD(slot->credit) < 0 || quota_credit_of(slot) < 0 || (LOAD(slot->open) && slot->called_back != 0);
-    return quota_credit_of(slot);
+    *bad += quota_credit_of(slot) < 0;
+    return quota_bad_slot(slot, bad);
 }
 
-static bool quota_agrees(const void *quota, int64_t credit)
+static bool quota_agrees_at_rest(const void *quota, int64_t credit)
 {
     const berth__quota *q = quota;
-    return credit <= LOAD(q->claimed) && (!q->rises || LOAD(q->claimed) <= LOAD(q->cap));
+    return credit <= LOAD(q->claimed) && quota_agrees(q, credit);
 }
 
 bool berth__quota_is_valid(berth__quota *q)
 {
-    return berth__slots_are_valid(&q->slots, quota_bad_slot, quota_agrees, q);
+    berth__slots_lock(&q->slots);
+    bool valid = quota_is_sound(q) &&
+                 berth__slots_are_valid(&q->slots, quota_bad_resting_slot, quota_agrees_at_rest, q);
+    berth__slots_unlock(&q->slots);
+    return valid;
 }
 
 void berth__quota_read(berth__quota *q, berth_stats *out)

@@ -3,8 +3,8 @@
  *
  * A slot holds credit: bytes that were claimed from the common figure for its thread and that the thread does not
  * use. Taking from the credit and giving back to it touches the slot only. What to do when it does not suffice is
- * the business of the two users of slots: a meter (statistics, the pool's and the host cache's figures) stops its
- * threads for a moment, a quota (budgets, labels) calls credit back without waiting for anybody.
+ * the business of the two users of slots: a meter (statistics) stops its threads for a moment, a quota (limits, and the
+ * figures whose peak is true: labels, the pool, the host cache) calls credit back without waiting for anybody.
  *
  * Stopping: a thread marks its slot busy (a plain store) and then looks whether the table is stopped; the stopper
  * sets that mark, passes the heavy side of the barrier (base/thread.h) and waits until no slot is busy. Between
@@ -125,8 +125,8 @@ BERTH__INLINE berth__slot *berth__slot_fast(berth__slots *t)
 typedef int64_t (*berth__slot_fn)(berth__slot *slot, uint32_t *count);
 int64_t berth__slots_sum(berth__slots *t, const berth__slot *except, berth__slot_fn each, uint32_t *count);
 
-/* For walkers of figures over slots. `each` counts what is wrong with one and answers its credit; `agrees` looks at the
- * common figures with the sum. Both run with the lock held. */
+/* For walkers of figures over slots, with the lock. `each` counts what is wrong with one and answers its credit; `agrees`
+ * looks at the common figures with the sum. */
 bool berth__slots_are_valid(berth__slots *t, berth__slot_fn each,
                             bool (*agrees)(const void *figures, int64_t credit), const void *figures);
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "assertion.h"
 #include "count/meter.h"
 
 enum { threads = 4, rounds = 4000, kept = 64 };
@@ -346,6 +347,27 @@ static void a_child_goes_on_counting(void **state)
     berth__meter_finish(&m);
 }
 
+/* Clearing and closing make the figures agree, whatever they were: so they are looked at before. */
+static void damage_is_noticed_before_it_is_gone(void **state)
+{
+    (void)state;
+    _Atomic uint64_t remaining = 0;
+    for (int closes = 0; closes < 2; closes++) {
+        berth__meter m;
+        berth__meter_init(&m, false);
+        berth__meter_take(&m, 100);
+        atomic_store(&m.peak, 99);
+        assertion_expect();
+        if (closes)
+            berth__meter_close(&m, &remaining);
+        else
+            berth__meter_clear(&m);
+        assert_true(assertion_came("before"));
+        atomic_store(&m.peak, 100);
+        berth__meter_finish(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +380,7 @@ int main(void)
         cmocka_unit_test(growing_meets_large_pairs),
         cmocka_unit_test(without_a_slot_it_counts_all_the_same),
         cmocka_unit_test(a_child_goes_on_counting),
+        cmocka_unit_test(damage_is_noticed_before_it_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "assertion.h"
 #include "count/quota.h"
 
 enum { threads = 4, rounds = 20000, kept = 16, crowd = 70 };
@@ -482,6 +483,28 @@ static void a_peak_is_true_where_others_free_than_allocate(void **state)
     berth__quota_finish(&q);
 }
 
+/* Looked at before it is called back or forgotten, as with a meter. */
+static void damage_is_noticed_before_it_is_gone(void **state)
+{
+    (void)state;
+    berth__quota limit, peak = {.rises = true};
+    berth__quota_init(&limit, 100);
+    assert_true(berth__quota_take(&limit, 100));
+    atomic_store(&limit.claimed, -1);
+    assertion_expect();
+    berth__quota_set_cap(&limit, 500);
+    assert_true(assertion_came("old cap"));
+    atomic_store(&limit.claimed, 100);
+    berth__quota_finish(&limit);
+    (void)berth__quota_take(&peak, 100);
+    atomic_store(&peak.cap, 99);
+    assertion_expect();
+    berth__quota_clear(&peak);
+    assert_true(assertion_came("before the peak"));
+    atomic_store(&peak.cap, 100);
+    berth__quota_finish(&peak);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,6 +520,7 @@ int main(void)
         cmocka_unit_test(a_peak_of_free_running_threads_holds_no_credit),
         cmocka_unit_test(without_memory_for_slots_it_counts_all_the_same),
         cmocka_unit_test(a_child_can_use_all_of_it),
+        cmocka_unit_test(damage_is_noticed_before_it_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
