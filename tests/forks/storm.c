@@ -428,8 +428,76 @@ static void grandchildren(void **state)
     berth_allocator_release(a);
 }
 
+/* ---- Caches over caches ------------------------------------------------------------------------------ */
+
+static void use_planned(void *context, unsigned round)
+{
+    use_allocator(context, round);
+    berth_report report = BERTH_REPORT_INIT;
+    BERTH_REPLAY(context, &report)
+    {
+        use_allocator(context, 1);
+    }
+}
+
+/* A planned allocator over a host cache over a pool over the system: each holds something when the one below is asked. Who
+ * takes part in forks first depends on which came first in the process. */
+static void storm_in_a_stack(bool cache_came_first)
+{
+    berth_allocator *earlier = NULL, *planned = NULL;
+    berth_host_cache_options cache = BERTH_HOST_CACHE_OPTIONS_INIT;
+    berth_pool_options pool = BERTH_POOL_OPTIONS_INIT;
+    berth_plan *plan = NULL;
+    if (cache_came_first)
+        expect(berth_host_cache_create(NULL, &earlier) == BERTH_OK);
+    pool.upstream = new_system();
+    expect(berth_pool_create(&pool, &cache.upstream) == BERTH_OK);
+    berth_allocator *inner = NULL;
+    expect(berth_host_cache_create(&cache, &inner) == BERTH_OK && berth_plan_create(&plan) == BERTH_OK);
+    expect(berth_planned_create(inner, plan, &planned) == BERTH_OK);
+    BERTH_RECORD(planned)
+    {
+        use_allocator(planned, 1);
+    }
+    run_storm(use_planned, planned);
+    berth_allocator_release(planned);
+    berth_plan_release(plan);
+    berth_allocator_release(inner);
+    berth_allocator_release(cache.upstream);
+    berth_allocator_release(pool.upstream);
+    berth_allocator_release(earlier);
+}
+
+static const char *const came_first[] = {"pool", "cache"};
+
+/* In a process of its own, since what is registered for forks stays. */
+static void run_stack(const char *first)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        execl("/proc/self/exe", "storm", "--stack", first, (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void planned_over_cache_over_pool(void **state)
+{
+    (void)state;
+    run_stack(came_first[0]);
+    run_stack(came_first[1]);
+}
+
 int main(int count, char **arguments)
 {
+    if (count > 2 && strcmp(arguments[1], "--stack") == 0) {
+        storm_in_a_stack(strcmp(arguments[2], came_first[1]) == 0);
+        return 0;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(system_source),
         cmocka_unit_test(adapter),
@@ -448,6 +516,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(streams),
         cmocka_unit_test(thread_numbers),
         cmocka_unit_test(grandchildren),
+        cmocka_unit_test(planned_over_cache_over_pool),
     };
     if (count > 1) /* one of them alone */
         cmocka_set_test_filter(arguments[1]);
