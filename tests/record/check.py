@@ -67,6 +67,10 @@ check(all(block[4] == "freed" for block in marked(lines)), "and their frees")
 check(len({block[2] for block in marked(lines)}) == 8, "each thread has a number")
 no_damage(lines, "threads")
 
+done, lines = record(subject, "late")
+check(len(marked(lines)) == 2 and len({block[2] for block in marked(lines)}) == 2, f"a thread's last pair has a number of its own: {marked(lines)}")
+no_damage(lines, "late")
+
 done, lines = record(subject, "named")
 threads = [line.split(" ", 3)[1:] for line in lines if line.startswith("thread ")]
 check(threads == [["0", "0", "the first"], ["0", "1", "worker"]], f"threads have the names that they had last: {threads}")
@@ -87,7 +91,8 @@ subprocess.run([berth, "convert", "named.trace", "-o", "again.trace"], check=Tru
 check("thread 2 (worker)" in subprocess.run([berth, "top", "again.trace"], capture_output=True, text=True, check=True).stdout,
       "a converted trace keeps them")
 done, lines = record(subject, "fork", "10")
-check(sorted(line.split()[1] for line in lines if line.startswith("thread ")) == ["0", "1"], "a child's threads have names too")
+threads = sorted(line.split(" ", 3)[1:] for line in lines if line.startswith("thread "))
+check(threads == [["0", "0", "the parent"], ["1", "0", os.path.basename(subject)[:15]]], f"a child's threads have names too: {threads}")
 
 done, lines = record(subject, "kill", "30000", options=["--stacks", "0"])
 check(done.returncode == 128 + signal.SIGKILL, f"killed is 137, not {done.returncode}")

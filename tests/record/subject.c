@@ -13,12 +13,13 @@ enum { MARKED = 4321 }; /* bytes: a size that nobody else asks for */
 
 static _Thread_local void *volatile kept;
 
-__attribute__((noinline)) static void innermost(size_t size)
+/* Used: else a compiler that knows all callers gives them a copy for this size, under another name. */
+__attribute__((noinline, used)) static void innermost(size_t size)
 {
     kept = malloc(size);
     __asm__ volatile("" ::: "memory");
 }
-__attribute__((noinline)) static void caller_of_innermost(size_t size)
+__attribute__((noinline, used)) static void caller_of_innermost(size_t size)
 {
     innermost(size);
     __asm__ volatile("" ::: "memory");
@@ -46,6 +47,29 @@ static void *thread_named(void *unused)
     prctl(PR_SET_NAME, "worker");
     pairs(1);
     return NULL;
+}
+
+static void late_pair(void *unused)
+{
+    (void)unused;
+    pairs(1);
+}
+
+/* One pair while it runs, and one when its end is under way: keys are destroyed in the order in which they were made. */
+static void *thread_late(void *key)
+{
+    pairs(1);
+    pthread_setspecific(*(pthread_key_t *)key, key);
+    return NULL;
+}
+
+static void late(void)
+{
+    pthread_key_t key;
+    pthread_t thread;
+    pthread_key_create(&key, late_pair);
+    pthread_create(&thread, NULL, thread_late, &key);
+    pthread_join(thread, NULL);
 }
 
 static void family(void)
@@ -88,6 +112,8 @@ int main(int argc, char **argv)
         pthread_create(&thread, NULL, thread_named, NULL);
         pthread_join(thread, NULL);
         prctl(PR_SET_NAME, "the first");
+    } else if (strcmp(what, "late") == 0) {
+        late();
     } else if (strcmp(what, "kill") == 0) {
         pairs(count);
         kill(getpid(), SIGKILL);
@@ -98,6 +124,7 @@ int main(int argc, char **argv)
         if (child == 0)
             _exit(0);
         waitpid(child, NULL, 0);
+        prctl(PR_SET_NAME, "the parent"); /* after the child has told its own name */
     } else if (strcmp(what, "exec") == 0) {
         pairs(count);
         char *again[] = {argv[0], "pairs", argv[2], NULL};

@@ -209,6 +209,50 @@ static void test_rounds_go_on_where_they_were(void **state)
     berth_trace_reader_destroy(r);
 }
 
+static void write_sizes(berth_trace *t, uint64_t *written, uint64_t count)
+{
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    for (uint64_t i = 0; i < count; i++) {
+        e.size_bytes = (*written)++;
+        e.address = e.size_bytes * 0x123456789;
+        assert_int_equal(berth_trace_write(t, &e), BERTH_OK);
+    }
+}
+
+/* From `read` on, in their order. How many were read then. */
+static uint64_t read_sizes(berth_trace_reader *r, uint64_t read)
+{
+    berth_trace_event got = BERTH_TRACE_EVENT_INIT;
+    for (; berth_trace_next(r, &got) == BERTH_OK; read++)
+        assert_int_equal(got.size_bytes, read);
+    return read;
+}
+
+/* Between the look at the file and the first event the thread fills its chunk and begins others in the same place: what stands
+ * there now is not what was found. Who follows looks again; who does not gets it when he does. */
+static void test_a_chunk_that_was_begun_anew_is_not_the_one_that_was_found(void **state)
+{
+    (void)state;
+    enum { BEFORE = 10, BEHIND = 40000 }; /* some chunks */
+    for (int follows = 0; follows < 2; follows++) {
+        berth_trace *t = NULL;
+        uint64_t written = 0, read;
+        assert_int_equal(berth_trace_create(path, NULL, &t), BERTH_OK);
+        write_sizes(t, &written, BEFORE);
+        berth_trace_reader *r = open_trace();
+        if (follows)
+            assert_int_equal(berth_trace_follow(r), BERTH_OK);
+        write_sizes(t, &written, BEHIND);
+        read = read_sizes(r, 0);
+        assert_in_range(read, follows ? BEFORE : 0, follows ? written : 0);
+        assert_int_equal(berth_trace_follow(r), BERTH_OK);
+        assert_int_equal(read_sizes(r, read), written);
+        assert_null(berth_trace_damage(r, 0));
+        berth_trace_release(t);
+        berth_trace_reader_destroy(r);
+    }
+}
+
 /* A finished trace, whose times are not of this machine's clock. */
 static void test_a_finished_trace_stays_as_it_is(void **state)
 {
@@ -237,6 +281,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_every_event_comes_once, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_an_address_is_never_taken_twice, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_rounds_go_on_where_they_were, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(test_a_chunk_that_was_begun_anew_is_not_the_one_that_was_found,
+                                        make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_a_finished_trace_stays_as_it_is, make_path, remove_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
