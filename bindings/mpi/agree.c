@@ -171,7 +171,7 @@ static berth_status solve_and_send(const berth_mpi *job, mpi_program *p)
 
 /* ---- Taking ----------------------------------------------------------------------------------------- */
 
-/* One message: whether all could take the plan, whether all have the same, which rank drives the peak, and how long the slowest
+/* One message: whether all could take the plan, whether all have the same, which rank has most live, and how long the slowest
  * rank took: the others wait for it, and that is no part of agreeing. */
 static berth_status compare_taken(berth_mpi *job, berth_status own, uint64_t checksum)
 {

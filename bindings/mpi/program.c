@@ -80,9 +80,10 @@ uint64_t mpi_max_live(const mpi_program *p)
     /* frees by the allocation before which they come; without memory for that the answer is a guess from above */
     uint64_t *freed = calloc(p->count + 2, sizeof *freed), live = 0, most = 0;
     for (size_t i = 0; i < p->count; i++) {
+        /* first: frees may come before an allocation that outlives the run, too */
+        live -= freed ? freed[i] : 0;
         if (p->all[i].end == UINT32_MAX)
             continue;
-        live -= freed ? freed[i] : 0;
         live += p->all[i].size_bytes;
         most = live > most ? live : most;
         if (freed)

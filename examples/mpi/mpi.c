@@ -70,8 +70,8 @@ static void show(const berth_mpi_info *info)
     printf("%d ranks agreed on %zu allocations: %" PRIu64 " bytes each (bound %" PRIu64
            "), checksum %016" PRIx64 "\n",
            info->ranks, info->allocations, info->peak_bytes, info->lower_bound_bytes, info->checksum);
-    printf("rank %d drives the peak: %" PRIu64 " bytes live of its own, rank 0 has %" PRIu64 "\n",
-           info->driver, info->driver_max_live_bytes, info->own_max_live_bytes);
+    printf("rank %d has most live by itself: %" PRIu64 " bytes, rank 0 has %" PRIu64 "\n", info->driver,
+           info->driver_max_live_bytes, info->own_max_live_bytes);
     printf("%d layers went round the ring by MPI_Put, at their own offsets, and the data is right\n\n",
            LAYERS);
 }

@@ -321,6 +321,23 @@ static void check_groups_are_refused(void)
 
 /* ---- Arguments, and what is not ready -------------------------------------------------------------- */
 
+/* A free just before an allocation that outlives the run counts as any other: the first and the last are never live together. Of
+ * rank 0 both together are more than any other rank has at a time. */
+static void check_live_beside_what_outlives(void)
+{
+    berth_mpi *job = NULL;
+    berth_mpi_info info = BERTH_MPI_INFO_INIT;
+    const size_t last = rank ? 6000 + (size_t)rank : 5000;
+    const step program[] = {{"before", rank ? 1000 : 5000, 64}, {"stays", 64, 64}, {"after", last, 64}};
+    CHECK(berth_mpi_create(MPI_COMM_WORLD, NULL, &job) == BERTH_OK);
+    set_program(job, program, 3, true);
+    CHECK(berth_mpi_agree(job) == BERTH_OK);
+    CHECK(berth_mpi_info_get(job, &info) == BERTH_OK);
+    CHECK(info.own_max_live_bytes == last);
+    CHECK(info.driver == ranks - 1 && info.driver_max_live_bytes == 6000 + (uint64_t)ranks - 1);
+    CHECK(berth_mpi_destroy(job) == BERTH_OK);
+}
+
 static void test_arguments(void)
 {
     berth_mpi *job = NULL;
@@ -352,6 +369,7 @@ static void test_arguments(void)
     CHECK(berth_mpi_agree(job) == BERTH_OK); /* on nothing */
     CHECK(berth_mpi_replay_begin(job) == BERTH_OK && berth_mpi_replay_end(job, NULL) == BERTH_OK);
     CHECK(berth_mpi_destroy(job) == BERTH_OK);
+    check_live_beside_what_outlives();
 }
 
 /* ---- A rank is killed ------------------------------------------------------------------------------- */
