@@ -133,13 +133,16 @@ static uint64_t clock_ns(void)
 /* Until the request is done: UCS_INPROGRESS when time is up, and it stays. */
 static ucs_status_t wait_for(berth_ucx_peer *peer, uint64_t end_ns)
 {
-    ucs_status_t code = UCS_INPROGRESS;
-    while ((code = bucx_call.ucp_request_check_status(peer->under_way)) == UCS_INPROGRESS) {
-        if (bucx_call.ucp_worker_progress(peer->worker))
-            continue;
-        if (clock_ns() >= end_ns)
+    ucs_status_t code = bucx_call.ucp_request_check_status(peer->under_way);
+    while (code == UCS_INPROGRESS) {
+        const bool is_idle = bucx_call.ucp_worker_progress(peer->worker) == 0;
+        code = bucx_call.ucp_request_check_status(peer->under_way);
+        if (code != UCS_INPROGRESS)
+            break;
+        if (clock_ns() >= end_ns) /* however busy the worker is: that may be all with others */
             return UCS_INPROGRESS;
-        sched_yield(); /* the other side may need this processor */
+        if (is_idle)
+            sched_yield(); /* the other side may need this processor */
     }
     bucx_call.ucp_request_free(peer->under_way);
     peer->under_way = NULL;

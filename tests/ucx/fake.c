@@ -1,5 +1,5 @@
 /* A stand-in for libucp that registers nothing and fails on demand, so that a machine without UCX's library can try what the
- * binding does when UCX says no. It moves no data. FAKE_MINOR is its version; FAKE_PART leaves a call out. */
+ * binding does when UCX says no. Puts and gets move data within this process. FAKE_MINOR is its version; FAKE_PART leaves a call out. */
 #include "fake.h"
 
 #include <stdatomic.h>
@@ -14,7 +14,8 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT fake_ucx_controls fake_ucx;
-static int a_context, a_config; /* handles need only be addresses */
+static int a_context, a_config, a_key; /* handles need only be addresses */
+static int *newest; /* the request that is under way: one at a time is all that is asked for */
 
 struct ucp_mem {
     void *address;
@@ -157,38 +158,71 @@ EXPORT void ucp_rkey_buffer_release(void *key)
     free(key);
 }
 
-/* The peer's side is not tried here. */
+/* ---- The peer's side --------------------------------------------------------------------------------- */
+
 EXPORT ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h endpoint, const void *key, ucp_rkey_h *out)
 {
-    (void)endpoint, (void)key, (void)out;
-    return UCS_ERR_IO_ERROR;
+    (void)endpoint, (void)key;
+    if (!fake_ucx.reaches || is_refused())
+        return UCS_ERR_IO_ERROR;
+    count_live(&fake_ucx.rkeys, 1);
+    *out = (ucp_rkey_h)(void *)&a_key;
+    return UCS_OK;
 }
 
 EXPORT void ucp_rkey_destroy(ucp_rkey_h rkey)
 {
     (void)rkey;
+    count_live(&fake_ucx.rkeys, -1);
+}
+
+/* A request that is done after some progress; NULL: done already. */
+static ucs_status_ptr_t start_request(void)
+{
+    if (is_refused())
+        return UCS_STATUS_PTR(UCS_ERR_IO_ERROR);
+    if (!fake_ucx.done_after)
+        return NULL;
+    int *left = malloc(sizeof *left);
+    if (!left)
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    *left = fake_ucx.done_after;
+    count_live(&fake_ucx.requests, 1);
+    newest = left;
+    return left;
+}
+
+static ucs_status_ptr_t move_bytes(void *to, const void *from, size_t count)
+{
+    memcpy(to, from, count);
+    if (fake_ucx.between && count != sizeof(uint64_t))
+        fake_ucx.between(fake_ucx.between_context);
+    return start_request();
 }
 
 EXPORT ucs_status_ptr_t ucp_get_nbx(ucp_ep_h endpoint, void *buffer, size_t count, uint64_t address,
                                     ucp_rkey_h rkey, const ucp_request_param_t *params)
 {
-    (void)endpoint, (void)buffer, (void)count, (void)address, (void)rkey, (void)params;
-    return NULL;
+    (void)endpoint, (void)rkey, (void)params;
+    return move_bytes(buffer, (const void *)(uintptr_t)address, count);
 }
 
 EXPORT ucs_status_t ucp_request_check_status(void *request)
 {
-    (void)request;
-    return UCS_OK;
+    return *(int *)request > 0 ? UCS_INPROGRESS : UCS_OK;
 }
 
 EXPORT void ucp_request_free(void *request)
 {
-    (void)request;
+    newest = newest == request ? NULL : newest;
+    free(request);
+    count_live(&fake_ucx.requests, -1);
 }
 
 EXPORT unsigned ucp_worker_progress(ucp_worker_h worker)
 {
     (void)worker;
-    return 0;
+    if (newest && *newest > 0)
+        --*newest;
+    return (unsigned)fake_ucx.progress;
 }
