@@ -103,7 +103,8 @@ BERTH_API void berth_ggml_graph_destroy(berth_ggml_graph *graph);
 
 /* Plans `cgraph`, usually the largest that will come, and gets the buffers. node_types[i] is the buffer type of node i,
  * leaf_types[i] that of leaf i; NULL: the first for all. Tensors are not touched, but for those that an earlier call put
- * into this graph's buffers: they lose their places and what they hold. BERTH_OK, BERTH_INVALID_ARGUMENT (a type's index; a
+ * into this graph's buffers: they lose their places and what they hold, also where that buffer has gone since (of such a
+ * buffer some 100 bytes stay until the graph is destroyed, so that it is known). BERTH_OK, BERTH_INVALID_ARGUMENT (a type's index; a
  * tensor larger than its type's buffers may be), BERTH_OUT_OF_HOST_MEMORY, BERTH_OUT_OF_DEVICE_MEMORY (the words say how
  * much for which type), and as berth_solve. */
 BERTH_API berth_status berth_ggml_graph_reserve(berth_ggml_graph *graph, struct ggml_cgraph *cgraph,

@@ -15,6 +15,7 @@ struct berth_ggml_graph {
     size_t pool_count;
     bgg_pool *pools;
     struct ggml_backend_buffer_type **types; /* those of the pools, side by side */
+    struct ggml_backend_buffer *husks;       /* of buffers that went; see buffer_retire */
     uint64_t plans, reuses;
 };
 
@@ -75,6 +76,28 @@ berth_status berth_ggml_graph_create(struct ggml_backend_buffer_type *const *typ
     return BERTH_OK;
 }
 
+/* Gives a buffer's memory back and keeps its record until the graph goes. Tensors of earlier calls still name it: ggml would give
+ * the record's address to a later buffer, of anybody's, and then nobody could tell whose such a tensor is. A husk answers nothing,
+ * and its context is the next one. */
+static void buffer_retire(berth_ggml_graph *graph, struct ggml_backend_buffer *buffer)
+{
+    if (!buffer)
+        return;
+    if (buffer->iface.free_buffer)
+        buffer->iface.free_buffer(buffer);
+    memset(&buffer->iface, 0, sizeof buffer->iface);
+    buffer->context = graph->husks;
+    graph->husks = buffer;
+}
+
+static void husks_free(berth_ggml_graph *graph)
+{
+    for (struct ggml_backend_buffer *husk = graph->husks, *next; husk; husk = next) {
+        next = husk->context;
+        bgg_ggml.ggml_backend_buffer_free(husk);
+    }
+}
+
 static void pool_finish(bgg_pool *pool)
 {
     for (size_t i = 0; i < pool->buffer_count; i++)
@@ -90,6 +113,7 @@ void berth_ggml_graph_destroy(berth_ggml_graph *graph)
         return;
     for (size_t i = 0; graph->pools && i < graph->pool_count; i++)
         pool_finish(&graph->pools[i]);
+    husks_free(graph);
     bgg_shape_finish(&graph->shape);
     free(graph->pools);
     free(graph->types);
@@ -98,13 +122,17 @@ void berth_ggml_graph_destroy(berth_ggml_graph *graph)
 
 /* ---- Tensors of earlier calls ---------------------------------------------------------------------- */
 
+/* One of the graph's buffers, there or gone. */
 static bool is_own_buffer(const berth_ggml_graph *graph, const struct ggml_backend_buffer *buffer)
 {
     for (size_t i = 0; buffer && i < graph->pool_count; i++)
         for (size_t j = 0; j < graph->pools[i].buffer_count; j++)
             if (graph->pools[i].buffers[j] == buffer)
                 return true;
-    return false;
+    const struct ggml_backend_buffer *husk = buffer ? graph->husks : NULL;
+    while (husk && husk != buffer)
+        husk = husk->context;
+    return husk != NULL;
 }
 
 static void tensor_forget(const berth_ggml_graph *graph, struct ggml_tensor *tensor)
@@ -170,7 +198,7 @@ static berth_status pool_widen(bgg_pool *pool, size_t count)
 }
 
 /* A buffer that is large enough stays. Otherwise the old one goes first: both need not be there at once. */
-static berth_status pool_fill(bgg_pool *pool, const uint64_t *needed, size_t count)
+static berth_status pool_fill(berth_ggml_graph *graph, bgg_pool *pool, const uint64_t *needed, size_t count)
 {
     berth_status status = count > pool->buffer_count ? pool_widen(pool, count) : BERTH_OK;
     if (status)
@@ -179,7 +207,7 @@ static berth_status pool_fill(bgg_pool *pool, const uint64_t *needed, size_t cou
         struct ggml_backend_buffer **buffer = &pool->buffers[i];
         if (*buffer && bgg_ggml.ggml_backend_buffer_get_size(*buffer) >= needed[i])
             continue;
-        bgg_ggml.ggml_backend_buffer_free(*buffer);
+        buffer_retire(graph, *buffer);
         berth_clear_last_error();
         *buffer = bgg_ggml.ggml_backend_buft_alloc_buffer(pool->type, (size_t)needed[i]);
         if (!*buffer)
@@ -191,10 +219,10 @@ static berth_status pool_fill(bgg_pool *pool, const uint64_t *needed, size_t cou
 }
 
 /* Buffers that the plan has no use for. */
-static void pool_drop_rest(bgg_pool *pool, size_t count)
+static void pool_drop_rest(berth_ggml_graph *graph, bgg_pool *pool, size_t count)
 {
     for (size_t i = count; i < pool->buffer_count; i++)
-        bgg_ggml.ggml_backend_buffer_free(pool->buffers[i]);
+        buffer_retire(graph, pool->buffers[i]);
     if (pool->buffer_count > count)
         pool->buffer_count = count;
 }
@@ -207,8 +235,8 @@ static berth_status pool_plan(berth_ggml_graph *graph, bgg_shape *shape, size_t 
     berth_status status = bgg_plan_pool(shape, (int32_t)index, pool,
                                         graph->has_options ? &graph->options : NULL, &needed, &count);
     if (!status) {
-        pool_drop_rest(pool, count);
-        status = pool_fill(pool, needed, count);
+        pool_drop_rest(graph, pool, count);
+        status = pool_fill(graph, pool, needed, count);
     }
     free(pool->needed_bytes);
     pool->needed_bytes = needed;
@@ -264,6 +292,15 @@ static char *place_address(const berth_ggml_graph *graph, const bgg_place *place
     return pool->bases[place->buffer] + place->offset;
 }
 
+/* Whether a tensor stands where the plan has it. The address alone does not say so: another buffer may have been there. */
+static bool is_in_place(const berth_ggml_graph *graph, const bgg_place *place,
+                        const struct ggml_tensor *tensor)
+{
+    const bgg_pool *pool = &graph->pools[place->type];
+    return tensor->data == place_address(graph, place) &&
+           tensor->buffer == (pool->buffer_count ? pool->buffers[place->buffer] : NULL);
+}
+
 /* Whether a tensor can stand where item number `index` stood, but for its size. */
 static bool item_fits(berth_ggml_graph *graph, int32_t index, struct ggml_tensor *tensor)
 {
@@ -278,7 +315,7 @@ static bool item_fits(berth_ggml_graph *graph, int32_t index, struct ggml_tensor
     bool has_memory = tensor->data || tensor->buffer;
     if (item->external)
         return has_memory && !is_own_buffer(graph, tensor->buffer);
-    return !has_memory || tensor->data == place_address(graph, &graph->shape.places[item->place]);
+    return !has_memory || is_in_place(graph, &graph->shape.places[item->place], tensor);
 }
 
 static bool taken_fits(const bgg_shape *shape, int32_t node)

@@ -308,6 +308,53 @@ static void test_a_graph_that_grew_is_placed_anew(void **state)
     small_end(&s);
 }
 
+/* Inputs are written and outputs read through the buffers that the tensors name. */
+static void expect_usable(const struct ggml_cgraph *graph, kit_tensor x, kit_tensor y, float value)
+{
+    float out = 0;
+    for (int64_t i = 0; i < kit.ggml_nelements(x); i++)
+        kit.ggml_backend_tensor_set(x, &value, (size_t)i * sizeof value, sizeof value);
+    assert_int_equal(kit.ggml_backend_graph_compute(backend, (struct ggml_cgraph *)graph),
+                     GGML_STATUS_SUCCESS);
+    kit.ggml_backend_tensor_get(y, &out, 0, sizeof out);
+    assert_true(out == value * value * (float)kit.ggml_nelements(x));
+}
+
+/* A graph whose buffer went meanwhile, because a larger one came or none was needed: its tensors name what is gone, also where
+ * somebody else's buffer has that address now, and are placed anew. */
+static void test_a_graph_comes_back_after_its_buffer_went(void **state)
+{
+    const int64_t sizes[] = {256, 65536};
+    small s = small_begin();
+    struct ggml_cgraph *graphs[2], *empty = kit.ggml_new_graph_custom(s.c, 8, false);
+    kit_tensor x[2], y[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        x[i] = row(&s, sizes[i]);
+        y[i] = kit.ggml_sum_rows(s.c, kit.ggml_sqr(s.c, x[i]));
+        graphs[i] = kit.ggml_new_graph_custom(s.c, 8, false);
+        kit.ggml_build_forward_expand(graphs[i], y[i]);
+    }
+    for (int i = 0; i < 3; i++) { /* the first, the larger one, the first again */
+        must(berth_ggml_graph_allocate(s.places, graphs[i % 2]));
+        expect_usable(graphs[i % 2], x[i % 2], y[i % 2], 2);
+    }
+    assert_ptr_equal(x[0]->buffer, x[1]->buffer);
+    must(berth_ggml_graph_allocate(s.places, empty));
+    assert_int_equal(figures_of(s.places, 0).buffers, 0);
+    struct ggml_backend_buffer *strangers[4];
+    for (int i = 0; i < 4; i++)
+        strangers[i] = kit.ggml_backend_buft_alloc_buffer(our_type, 4096);
+    must(berth_ggml_graph_allocate(s.places, graphs[0]));
+    assert_int_equal(figures_of(s.places, 0).tensors, 3);
+    expect_usable(graphs[0], x[0], y[0], 3);
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_not_equal(x[0]->buffer, strangers[i]);
+        kit.ggml_backend_buffer_free(strangers[i]);
+    }
+    small_end(&s);
+}
+
 /* Reserved at its largest, taken by a smaller graph of the same shape; a larger one is planned anew. */
 static void test_smaller_graphs_take_the_plan(void **state)
 {
@@ -486,6 +533,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_reshapes_let_their_source_go),
         cmocka_unit_test(test_what_has_memory_stays),
         cmocka_unit_test(test_a_graph_that_grew_is_placed_anew),
+        cmocka_unit_test(test_a_graph_comes_back_after_its_buffer_went),
         cmocka_unit_test(test_smaller_graphs_take_the_plan),
         cmocka_unit_test(test_other_edges_are_another_graph),
         cmocka_unit_test(test_each_type_has_its_tensors),
