@@ -195,11 +195,11 @@ BERTH_API berth_status berth_shared_wait(berth_shared *shared, uint64_t after, u
 
 /* ---- Replaying into it ------------------------------------------------------------------------------- */
 
-/* An allocator whose one block is the arena: a request of exactly the plan's total bytes gets it, or is
- * BERTH_OUT_OF_HOST_MEMORY while it is handed out, by any allocator of the handle, and BERTH_BUSY while the handle does not own it;
- * everything else is `inner`'s. While it is handed out the handle stays the owner; a planned allocator gives its block back by berth_trim.
- * Under a planned allocator (berth/replay.h) with the arena's plan, a replay puts every allocation at its offset in the arena. Figures
- * are those of `inner`: the arena is not counted. Retains both; `inner` NULL: berth_cpu_allocator. The caller owns one reference. Any
+/* An allocator that has the arena as the block of a planned allocator (berth/replay.h) above it, so that a replay of the arena's plan
+ * puts every allocation at its offset there. The block is refused with BERTH_OUT_OF_HOST_MEMORY while it is handed out, by any allocator
+ * of the handle, and with BERTH_BUSY while the handle does not own the arena; what is not such a block, of whatever size, is `inner`'s.
+ * While it is handed out the handle stays the owner; a planned allocator gives its block back by berth_trim. Figures are `inner`'s with
+ * the arena: reserved always, in use while this allocator has handed it out; a peak is at most what both had together. Retains both; `inner` NULL: berth_cpu_allocator. The caller owns one reference. Any
  * thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_shared_allocator_create(berth_shared *shared, berth_allocator *inner,
                                                      berth_allocator **out);

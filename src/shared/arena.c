@@ -1,6 +1,7 @@
 /* The arena as an allocator's only block, so that a planned allocator replays into it. */
 #include "berth/source.h"
 #include "core/allocator.h"
+#include "count/scope.h"
 #include "shared/shared.h"
 
 /* Life: the handle's reference, and one more while the block is out. */
@@ -55,14 +56,22 @@ static berth_status take_arena(struct arena_source *a, void **out)
     return BERTH_OK;
 }
 
+/* What a planned allocator asks for its block it labels so; a program's request of that size is a program's. */
+static bool is_block(const struct arena_source *a, size_t size_bytes, size_t alignment,
+                     const berth_request *request)
+{
+    const berth__shared_head *head = berth__shared_head_of(a->shared);
+    return request->label == berth__label_uncounted && size_bytes == head->arena_bytes &&
+           alignment <= head->alignment && !(request->flags & BERTH_ZEROED);
+}
+
 static berth_status arena_allocate(void *self, size_t size_bytes, size_t alignment,
                                    const berth_request *request, void **out)
 {
     struct arena_source *a = self;
-    const berth__shared_head *head = berth__shared_head_of(a->shared);
-    if (size_bytes != head->arena_bytes || alignment > head->alignment || (request->flags & BERTH_ZEROED))
-        return berth__allocate(a->base.inner, size_bytes, alignment, request, out);
-    return take_arena(a, out);
+    return is_block(a, size_bytes, alignment, request)
+               ? take_arena(a, out)
+               : berth__allocate(a->base.inner, size_bytes, alignment, request, out);
 }
 
 static berth_status arena_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)

@@ -1,6 +1,8 @@
 /* Replaying into a shared arena: every allocation at its offset, where a reader of another process finds it. */
 #include "shared_test.h"
 
+#include "count/scope.h"
+
 enum { FIRST = 3000, SECOND = 500 };
 
 static void work(berth_allocator *a, char value)
@@ -119,6 +121,14 @@ static void test_figures_are_the_programs(void **state)
     berth_plan_release(plan);
 }
 
+/* As a planned allocator asks for its block. */
+static berth_status take_block(berth_allocator *a, size_t size_bytes, void **out)
+{
+    berth_request request = BERTH_REQUEST_INIT;
+    request.label = berth__label_uncounted;
+    return berth_allocate(a, size_bytes, 64, &request, out);
+}
+
 static void test_the_arena_is_handed_out_once_and_to_its_owner(void **state)
 {
     (void)state;
@@ -130,9 +140,9 @@ static void test_the_arena_is_handed_out_once_and_to_its_owner(void **state)
     assert_int_equal(berth_shared_allocator_create(s, NULL, &a), BERTH_OK);
     assert_int_equal(berth_shared_allocator_create(other, NULL, &b), BERTH_OK);
     assert_string_equal(berth_allocator_name(a), "shared");
-    assert_int_equal(berth_allocate(b, bytes, 64, NULL, &q), BERTH_BUSY);
-    assert_int_equal(berth_allocate(a, bytes, 64, NULL, &p), BERTH_OK);
-    assert_int_equal(berth_allocate(a, bytes, 64, NULL, &q), BERTH_OUT_OF_HOST_MEMORY);
+    assert_int_equal(take_block(b, bytes, &q), BERTH_BUSY);
+    assert_int_equal(take_block(a, bytes, &p), BERTH_OK);
+    assert_int_equal(take_block(a, bytes, &q), BERTH_OUT_OF_HOST_MEMORY);
     assert_int_equal(berth_allocate(a, bytes - 1, 64, NULL, &q), BERTH_OK);
     assert_true(q != p && (char *)q + bytes != (char *)p);
     assert_int_equal(berth_requested_size(a, p, &size), BERTH_OK);
@@ -151,7 +161,7 @@ static void test_the_arena_is_handed_out_once_and_to_its_owner(void **state)
     assert_int_equal(berth_deallocate(a, moved, 0, NULL), BERTH_OK);
     assert_int_equal(berth_deallocate(a, q, 0, NULL), BERTH_OK);
     assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_BAD_FREE);
-    assert_int_equal(berth_allocate(a, bytes, 64, NULL, &p), BERTH_OK);
+    assert_int_equal(take_block(a, bytes, &p), BERTH_OK);
     berth_shared_release(s);
     berth_allocator_release(a); /* the block keeps the arena */
     memset(p, 1, bytes);
@@ -172,18 +182,83 @@ static void test_two_allocators_share_the_one_block(void **state)
     void *p = NULL, *q = NULL;
     assert_int_equal(berth_shared_allocator_create(s, NULL, &a), BERTH_OK);
     assert_int_equal(berth_shared_allocator_create(s, NULL, &b), BERTH_OK);
-    assert_int_equal(berth_allocate(a, bytes, 64, NULL, &p), BERTH_OK);
-    assert_int_equal(berth_allocate(b, bytes, 64, NULL, &q), BERTH_OUT_OF_HOST_MEMORY);
+    assert_int_equal(take_block(a, bytes, &p), BERTH_OK);
+    assert_int_equal(take_block(b, bytes, &q), BERTH_OUT_OF_HOST_MEMORY);
     assert_int_equal(berth_deallocate(b, p, 0, NULL), BERTH_BAD_FREE);
     assert_int_not_equal(berth_allocator_owns(b, p), BERTH_OK);
     assert_int_equal(berth_allocated_size(a, p, &size), BERTH_OK);
     assert_int_equal(size, bytes);
     assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
-    assert_int_equal(berth_allocate(b, bytes, 64, NULL, &q), BERTH_OK);
+    assert_int_equal(take_block(b, bytes, &q), BERTH_OK);
     assert_ptr_equal(q, p);
     assert_int_equal(berth_deallocate(b, q, 0, NULL), BERTH_OK);
     berth_allocator_release(a);
     berth_allocator_release(b);
+    berth_shared_release(s);
+}
+
+/* A program's request that happens to have the arena's size is another allocator's to serve, whoever owns the arena and whether it is
+ * out; and it is not in a replay's way. */
+static void test_a_request_of_the_arenas_size_is_not_the_arena(void **state)
+{
+    (void)state;
+    berth_plan *plan = recorded();
+    berth_shared *s = NULL, *other;
+    berth_allocator *arena = NULL, *planned = NULL, *idle = NULL;
+    berth_report report = BERTH_REPORT_INIT;
+    void *before = NULL, *beside = NULL;
+    assert_int_equal(berth_shared_create(plan, NULL, &s), BERTH_OK);
+    size_t bytes = (size_t)info_of(s).total_bytes;
+    other = again(s, BERTH_SHARED_WRITE);
+    assert_int_equal(berth_shared_allocator_create(other, NULL, &idle), BERTH_OK);
+    assert_int_equal(berth_shared_allocator_create(s, NULL, &arena), BERTH_OK);
+    assert_int_equal(berth_planned_create(arena, plan, &planned), BERTH_OK);
+    assert_int_equal(berth_allocate(planned, bytes, 64, NULL, &before), BERTH_OK);
+    BERTH_REPLAY(planned, &report)
+    {
+        work(planned, 1);
+        assert_int_equal(berth_allocate(planned, bytes, 64, NULL, &beside), BERTH_OK);
+        memset(beside, 1, bytes);
+        assert_int_equal(berth_deallocate(planned, beside, 0, NULL), BERTH_OK);
+    }
+    assert_int_equal(report.from_plan, 2);
+    assert_int_equal(berth_deallocate(planned, before, 0, NULL), BERTH_OK);
+    assert_int_equal(berth_allocate(idle, bytes, 64, NULL, &beside), BERTH_OK);
+    assert_int_equal(berth_deallocate(idle, beside, 0, NULL), BERTH_OK);
+    berth_allocator_release(planned);
+    berth_allocator_release(arena);
+    berth_allocator_release(idle);
+    berth_shared_release(other);
+    berth_shared_release(s);
+    berth_plan_release(plan);
+}
+
+/* The arena is reserved always, and in use while it is handed out. */
+static void test_figures_have_the_arena(void **state)
+{
+    (void)state;
+    enum { BESIDE = 5000 };
+    berth_shared *s = usual_arena();
+    const size_t bytes = (size_t)info_of(s).total_bytes;
+    berth_allocator *system = NULL, *a = NULL;
+    void *beside = NULL, *p = NULL;
+    assert_int_equal(berth_cpu_allocator_create(NULL, &system), BERTH_OK);
+    assert_int_equal(berth_shared_allocator_create(s, system, &a), BERTH_OK);
+    assert_int_equal(stats_of(a).bytes_reserved, stats_of(system).bytes_reserved + bytes);
+    assert_int_equal(berth_allocate(a, BESIDE, 64, NULL, &beside), BERTH_OK);
+    assert_int_equal(stats_of(a).bytes_in_use, BESIDE);
+    assert_int_equal(stats_of(a).max_bytes_in_use, BESIDE);
+    assert_int_equal(take_block(a, bytes, &p), BERTH_OK);
+    assert_int_equal(stats_of(a).bytes_in_use, BESIDE + bytes);
+    assert_int_equal(stats_of(a).num_allocs, 2);
+    assert_int_equal(stats_of(a).max_alloc_size, bytes);
+    assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_OK);
+    assert_int_equal(stats_of(a).bytes_in_use, BESIDE);
+    assert_int_equal(stats_of(a).max_bytes_in_use, BESIDE + bytes);
+    assert_int_equal(stats_of(a).total_bytes, BESIDE + bytes);
+    assert_int_equal(berth_deallocate(a, beside, 0, NULL), BERTH_OK);
+    berth_allocator_release(a);
+    berth_allocator_release(system);
     berth_shared_release(s);
 }
 
@@ -228,6 +303,8 @@ int main(void)
         cmocka_unit_test(test_figures_are_the_programs),
         cmocka_unit_test(test_the_arena_is_handed_out_once_and_to_its_owner),
         cmocka_unit_test(test_two_allocators_share_the_one_block),
+        cmocka_unit_test(test_a_request_of_the_arenas_size_is_not_the_arena),
+        cmocka_unit_test(test_figures_have_the_arena),
         cmocka_unit_test(test_what_replays_into_the_arena_keeps_it_writable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
