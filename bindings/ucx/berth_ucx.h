@@ -128,13 +128,15 @@ BERTH_API berth_status berth_ucx_withdraw(const void *block);
 /* An endpoint and the keys that came by it, each unpacked once. Used by one thread at a time. */
 typedef struct berth_ucx_peer berth_ucx_peer;
 
-/* For ucp_put_nbx, ucp_get_nbx and atomics: rkey and address. A plain value; copies are as good. */
+/* For berth_ucx_peer_get and _put; rkey and address for what of UCX's is asked for past them, such as atomics. A plain value; copies are
+ * as good. */
 typedef struct berth_ucx_remote {
     size_t struct_size;
     uint64_t address;
     uint64_t size_bytes;
-    ucp_rkey_h rkey; /* the peer's; valid until berth_ucx_peer_destroy */
-    uint64_t slab;   /* these four are what berth_ucx_peer_check looks at */
+    ucp_rkey_h
+        rkey;      /* the peer's; valid until berth_ucx_peer_destroy, or berth_ucx_peer_forget of its slab */
+    uint64_t slab; /* these four are what berth_ucx_peer_check looks at */
     uint64_t number;
     uint64_t number_address;
     ucp_rkey_h number_rkey;
@@ -148,13 +150,32 @@ typedef struct berth_ucx_remote {
 /* Worker and endpoint stay the program's, and must stay until berth_ucx_peer_destroy. BERTH_OK, BERTH_INVALID_ARGUMENT,
  * BERTH_UNSUPPORTED as berth_ucx_create, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_ucx_peer_create(ucp_worker_h worker, ucp_ep_h endpoint, berth_ucx_peer **out);
-/* Destroys the keys. NULL is a no-op. BERTH_OK, BERTH_BUSY while a check that timed out is still under way. */
+/* Destroys the keys. NULL is a no-op. BERTH_OK, BERTH_BUSY while a call that timed out is still under way. */
 BERTH_API berth_status berth_ucx_peer_destroy(berth_ucx_peer *peer);
 
 /* Reads a ticket that came from the process at the endpoint. BERTH_OK, BERTH_BAD_DATA (damaged, cut off, or of another version),
  * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY, BERTH_DEVICE_ERROR with UCX's words. */
 BERTH_API berth_status berth_ucx_peer_open(berth_ucx_peer *peer, const void *ticket, size_t ticket_bytes,
                                            berth_ucx_remote *out);
+
+/* Gets or puts `size_bytes` at `offset_bytes` of what the ticket is of, and tells whether that met the ticket's block: asks as
+ * berth_ucx_peer_check does, moves the bytes, a put until the owner's memory has them, and asks again. `timeout_ns` is for the whole;
+ * the worker is progressed meanwhile. BERTH_OK: it held throughout. BERTH_NOT_FOUND: the ticket was void before, and nothing was moved;
+ * or, as the words then say, it became so meanwhile: what was got is worth nothing, and what was put may have met the
+ * block's successor, which is for owner and peers to keep from happening. BERTH_TIMED_OUT: the bytes may still be under way, and `to` or `from` is
+ * UCX's until a later call for this peer has not timed out. BERTH_INVALID_ARGUMENT (also: not within the ticket), BERTH_DEVICE_ERROR
+ * with UCX's words. */
+BERTH_API berth_status berth_ucx_peer_get(berth_ucx_peer *peer, const berth_ucx_remote *remote,
+                                          uint64_t offset_bytes, void *to, size_t size_bytes,
+                                          uint64_t timeout_ns);
+BERTH_API berth_status berth_ucx_peer_put(berth_ucx_peer *peer, const berth_ucx_remote *remote,
+                                          uint64_t offset_bytes, const void *from, size_t size_bytes,
+                                          uint64_t timeout_ns);
+
+/* Destroys the key of one slab (berth_ucx_remote.slab), for peers that outlive many: keys are kept for the peer's life otherwise. What was
+ * opened of that slab is not to be used any more; a later ticket of it is opened as a first one. BERTH_OK, BERTH_NOT_FOUND (no key of
+ * it), BERTH_BUSY (as berth_ucx_peer_destroy), BERTH_INVALID_ARGUMENT. */
+BERTH_API berth_status berth_ucx_peer_forget(berth_ucx_peer *peer, uint64_t slab);
 
 /* Asks the owner's memory whether the ticket still holds: one get of 8 bytes; the worker is progressed meanwhile, for
  * at most `timeout_ns`. Before a put it tells that the block is the ticket's; behind a get, and behind a put that was flushed, it

@@ -31,6 +31,8 @@
     X(ucp_ep_rkey_unpack)       \
     X(ucp_rkey_destroy)         \
     X(ucp_get_nbx)              \
+    X(ucp_put_nbx)              \
+    X(ucp_ep_flush_nbx)         \
     X(ucp_request_check_status) \
     X(ucp_request_free)         \
     X(ucp_worker_progress)      \

@@ -1,4 +1,5 @@
-/* Tickets, on the side of the peer: keys unpacked once for each slab, and the question whether a ticket still holds. */
+/* Tickets, on the side of the peer: keys unpacked once for each slab, the question whether a ticket still holds, and gets and puts
+ * between two such questions. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,8 @@ typedef struct peer_key {
 struct berth_ucx_peer {
     ucp_worker_h worker;
     ucp_ep_h endpoint;
-    peer_key *keys;  /* few: one a slab */
-    void *under_way; /* a get into `seen` that outlived its check; NULL: none */
+    peer_key *keys;  /* few: one a slab, the last used first */
+    void *under_way; /* a request that outlived its call; NULL: none */
     uint64_t seen;
 };
 
@@ -39,32 +40,70 @@ berth_status berth_ucx_peer_create(ucp_worker_h worker, ucp_ep_h endpoint, berth
     return BERTH_OK;
 }
 
+/* Keys may be what a request under way needs. */
+static berth_status check_idle(berth_ucx_peer *peer)
+{
+    if (!peer->under_way)
+        return BERTH_OK;
+    if (bucx_call.ucp_request_check_status(peer->under_way) == UCS_INPROGRESS)
+        return berth_fail(
+            BERTH_BUSY, "a call is under way: progress the worker until it has come, or its endpoint failed");
+    bucx_call.ucp_request_free(peer->under_way);
+    peer->under_way = NULL;
+    return BERTH_OK;
+}
+
+static void key_free(peer_key *key)
+{
+    bucx_call.ucp_rkey_destroy(key->rkey);
+    free(key);
+}
+
 berth_status berth_ucx_peer_destroy(berth_ucx_peer *peer)
 {
-    if (!peer)
-        return BERTH_OK;
-    if (peer->under_way && bucx_call.ucp_request_check_status(peer->under_way) == UCS_INPROGRESS)
-        return berth_fail(
-            BERTH_BUSY,
-            "a check is under way: progress the worker until it has come, or its endpoint failed");
-    if (peer->under_way)
-        bucx_call.ucp_request_free(peer->under_way);
+    berth_status status = peer ? check_idle(peer) : BERTH_OK;
+    if (!peer || status)
+        return status;
     for (peer_key *key = peer->keys, *next; key; key = next) {
         next = key->next;
-        bucx_call.ucp_rkey_destroy(key->rkey);
-        free(key);
+        key_free(key);
     }
     free(peer);
     return BERTH_OK;
 }
 
-/* ---- Reading a ticket --------------------------------------------------------------------------------- */
+/* ---- Keys --------------------------------------------------------------------------------------------- */
 
+/* Takes it out of the list; NULL: there is none. */
+static peer_key *take_key(berth_ucx_peer *peer, uint64_t of)
+{
+    peer_key **link = &peer->keys;
+    while (*link && (*link)->of != of)
+        link = &(*link)->next;
+    peer_key *key = *link;
+    if (key)
+        *link = key->next;
+    return key;
+}
+
+berth_status berth_ucx_peer_forget(berth_ucx_peer *peer, uint64_t slab)
+{
+    if (!peer)
+        return berth_fail(BERTH_INVALID_ARGUMENT, "there is no peer to forget a slab for");
+    berth_status status = check_idle(peer);
+    if (status)
+        return status;
+    peer_key *key = take_key(peer, slab);
+    if (!key)
+        return berth_fail(BERTH_NOT_FOUND, "no ticket of slab %llu was opened", (unsigned long long)slab);
+    key_free(key);
+    return BERTH_OK;
+}
+
+/* The last used goes to the front: tickets come slab by slab. */
 static berth_status find_key(berth_ucx_peer *peer, uint64_t of, const void *packed, ucp_rkey_h *out)
 {
-    peer_key *key = peer->keys;
-    while (key && key->of != of)
-        key = key->next;
+    peer_key *key = take_key(peer, of);
     if (!key) {
         key = malloc(sizeof *key);
         if (!key)
@@ -75,12 +114,14 @@ static berth_status find_key(berth_ucx_peer *peer, uint64_t of, const void *pack
             return bucx_fail(code, "unpacking a remote key");
         }
         key->of = of;
-        key->next = peer->keys;
-        peer->keys = key;
     }
+    key->next = peer->keys;
+    peer->keys = key;
     *out = key->rkey;
     return BERTH_OK;
 }
+
+/* ---- Reading a ticket --------------------------------------------------------------------------------- */
 
 /* UCX trusts a packed key, so as much as can be seen from outside is looked at here. */
 static berth_status read_head(const void *ticket, size_t ticket_bytes, bucx_ticket_head *head)
@@ -149,16 +190,15 @@ static ucs_status_t wait_for(berth_ucx_peer *peer, uint64_t end_ns)
     return code;
 }
 
-static ucs_status_t read_number(berth_ucx_peer *peer, const berth_ucx_remote *remote, uint64_t end_ns)
+static uint64_t end_of(uint64_t timeout_ns)
 {
-    ucp_request_param_t params = {.op_attr_mask = 0};
-    if (peer->under_way) { /* an older question; its answer may be of another ticket */
-        ucs_status_t code = wait_for(peer, end_ns);
-        if (code != UCS_OK)
-            return code;
-    }
-    void *request = bucx_call.ucp_get_nbx(peer->endpoint, &peer->seen, sizeof peer->seen,
-                                          remote->number_address, remote->number_rkey, &params);
+    const uint64_t now = clock_ns();
+    return timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+}
+
+/* What a call of UCX has started; one at a time is under way. */
+static ucs_status_t finish_request(berth_ucx_peer *peer, void *request, uint64_t end_ns)
+{
     if (!request)
         return UCS_OK;
     if (UCS_PTR_IS_ERR(request))
@@ -167,19 +207,112 @@ static ucs_status_t read_number(berth_ucx_peer *peer, const berth_ucx_remote *re
     return wait_for(peer, end_ns);
 }
 
+static berth_status tell(ucs_status_t code, const char *what)
+{
+    if (code == UCS_OK)
+        return BERTH_OK;
+    if (code != UCS_INPROGRESS)
+        return bucx_fail(code, what);
+    return berth_fail(BERTH_TIMED_OUT,
+                      "%s: the owner of the memory did not answer in time; does it progress its worker?",
+                      what);
+}
+
+static ucs_status_t read_number(berth_ucx_peer *peer, const berth_ucx_remote *remote, uint64_t end_ns)
+{
+    const ucp_request_param_t params = {.op_attr_mask = 0};
+    if (peer->under_way) { /* of an older call; its answer may be of another ticket */
+        ucs_status_t code = wait_for(peer, end_ns);
+        if (code != UCS_OK)
+            return code;
+    }
+    return finish_request(peer,
+                          bucx_call.ucp_get_nbx(peer->endpoint, &peer->seen, sizeof peer->seen,
+                                                remote->number_address, remote->number_rkey, &params),
+                          end_ns);
+}
+
+static berth_status ask(berth_ucx_peer *peer, const berth_ucx_remote *remote, uint64_t end_ns)
+{
+    berth_status status = tell(read_number(peer, remote, end_ns), "asking whether a ticket holds");
+    if (!status && peer->seen != remote->number)
+        status = berth_fail(BERTH_NOT_FOUND, "the ticket is void: its block was freed, moved or withdrawn");
+    return status;
+}
+
+static berth_status check_remote(const berth_ucx_peer *peer, const berth_ucx_remote *remote)
+{
+    return peer && remote && remote->struct_size >= sizeof *remote && remote->number_rkey && remote->rkey
+               ? BERTH_OK
+               : berth_fail(BERTH_INVALID_ARGUMENT,
+                            "there must be a peer, and what berth_ucx_peer_open gave");
+}
+
 berth_status berth_ucx_peer_check(berth_ucx_peer *peer, const berth_ucx_remote *remote, uint64_t timeout_ns)
 {
-    if (!peer || !remote || remote->struct_size < sizeof *remote || !remote->number_rkey)
-        return berth_fail(BERTH_INVALID_ARGUMENT, "a check needs a peer and what berth_ucx_peer_open gave");
-    uint64_t now = clock_ns();
-    ucs_status_t code =
-        read_number(peer, remote, timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX);
-    if (code == UCS_INPROGRESS)
-        return berth_fail(BERTH_TIMED_OUT,
-                          "the owner of the memory did not answer in time; does it progress its worker?");
-    if (code != UCS_OK)
-        return bucx_fail(code, "asking whether a ticket holds");
-    if (peer->seen != remote->number)
-        return berth_fail(BERTH_NOT_FOUND, "the ticket is void: its block was freed, moved or withdrawn");
+    berth_status status = check_remote(peer, remote);
+    return status ? status : ask(peer, remote, end_of(timeout_ns));
+}
+
+/* ---- Getting and putting ------------------------------------------------------------------------------ */
+
+static berth_status check_move(const berth_ucx_peer *peer, const berth_ucx_remote *remote,
+                               uint64_t offset_bytes, const void *local, size_t size_bytes)
+{
+    berth_status status = check_remote(peer, remote);
+    if (status)
+        return status;
+    if (!local && size_bytes)
+        return berth_fail(BERTH_INVALID_ARGUMENT,
+                          "there is no memory to move %zu bytes from or to: it is NULL", size_bytes);
+    if (offset_bytes > remote->size_bytes || size_bytes > remote->size_bytes - offset_bytes)
+        return berth_fail(BERTH_INVALID_ARGUMENT, "%zu bytes at %llu are not in a ticket of %llu bytes",
+                          size_bytes, (unsigned long long)offset_bytes,
+                          (unsigned long long)remote->size_bytes);
     return BERTH_OK;
+}
+
+/* The number goes before the block does: what still stands there afterwards stood there all the time. */
+static berth_status ask_again(berth_ucx_peer *peer, const berth_ucx_remote *remote, uint64_t end_ns)
+{
+    berth_status status = ask(peer, remote, end_ns);
+    return status == BERTH_NOT_FOUND
+               ? berth_fail(BERTH_NOT_FOUND,
+                            "the ticket became void while bytes were moved: they may be another block's")
+               : status;
+}
+
+berth_status berth_ucx_peer_get(berth_ucx_peer *peer, const berth_ucx_remote *remote, uint64_t offset_bytes,
+                                void *to, size_t size_bytes, uint64_t timeout_ns)
+{
+    const ucp_request_param_t params = {.op_attr_mask = 0};
+    const uint64_t end_ns = end_of(timeout_ns);
+    berth_status status = check_move(peer, remote, offset_bytes, to, size_bytes);
+    if (!status)
+        status = ask(peer, remote, end_ns);
+    if (status || size_bytes == 0)
+        return status;
+    void *request = bucx_call.ucp_get_nbx(peer->endpoint, to, size_bytes, remote->address + offset_bytes,
+                                          remote->rkey, &params);
+    status = tell(finish_request(peer, request, end_ns), "getting bytes");
+    return status ? status : ask_again(peer, remote, end_ns);
+}
+
+berth_status berth_ucx_peer_put(berth_ucx_peer *peer, const berth_ucx_remote *remote, uint64_t offset_bytes,
+                                const void *from, size_t size_bytes, uint64_t timeout_ns)
+{
+    const ucp_request_param_t params = {.op_attr_mask = 0};
+    const uint64_t end_ns = end_of(timeout_ns);
+    berth_status status = check_move(peer, remote, offset_bytes, from, size_bytes);
+    if (!status)
+        status = ask(peer, remote, end_ns);
+    if (status || size_bytes == 0)
+        return status;
+    void *request = bucx_call.ucp_put_nbx(peer->endpoint, from, size_bytes, remote->address + offset_bytes,
+                                          remote->rkey, &params);
+    status = tell(finish_request(peer, request, end_ns), "putting bytes");
+    if (!status) /* done here is not done there */
+        status = tell(finish_request(peer, bucx_call.ucp_ep_flush_nbx(peer->endpoint, &params), end_ns),
+                      "flushing a put");
+    return status ? status : ask_again(peer, remote, end_ns);
 }

@@ -209,14 +209,13 @@ static void own(void)
 
 /* ---- The peer -------------------------------------------------------------------------------------------------- */
 
-static void change(const berth_ucx_remote *remote)
+static void change(berth_ucx_peer *peer, const berth_ucx_remote *remote)
 {
     static float values[FLOATS];
-    finish(ucp_get_nbx(endpoint, values, sizeof values, remote->address, remote->rkey, &plain));
+    expect(berth_ucx_peer_get(peer, remote, 0, values, sizeof values, ten_seconds) == BERTH_OK, "a get");
     for (int j = 0; j < FLOATS; j++)
         values[j] += 1;
-    finish(ucp_put_nbx(endpoint, values, sizeof values, remote->address, remote->rkey, &plain));
-    finish(ucp_ep_flush_nbx(endpoint, &plain));
+    expect(berth_ucx_peer_put(peer, remote, 0, values, sizeof values, ten_seconds) == BERTH_OK, "a put");
 }
 
 static void use(void)
@@ -231,13 +230,13 @@ static void use(void)
     for (int i = 0; i < TENSORS; i++) {
         size_t bytes = hear(ticket, sizeof ticket);
         expect(berth_ucx_peer_open(peer, ticket, bytes, &remote) == BERTH_OK, "opening a ticket");
-        expect(berth_ucx_peer_check(peer, &remote, ten_seconds) == BERTH_OK, "checking a ticket");
-        change(&remote);
+        change(peer, &remote);
         say(ticket, 1);
     }
     meet();
     meet(); /* the owner has freed them */
-    expect(berth_ucx_peer_check(peer, &remote, ten_seconds) == BERTH_NOT_FOUND, "an old ticket is void");
+    expect(berth_ucx_peer_put(peer, &remote, 0, ticket, 1, ten_seconds) == BERTH_NOT_FOUND,
+           "an old ticket is void");
     printf("the other process afterwards: %s\n", berth_last_error()->message);
     expect(berth_ucx_peer_destroy(peer) == BERTH_OK, "leaving");
     disconnect();

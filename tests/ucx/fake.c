@@ -15,6 +15,9 @@
 
 EXPORT fake_ucx_controls fake_ucx;
 static int a_context, a_config, a_key; /* handles need only be addresses */
+static void *put_to;                   /* a put that was not flushed */
+static const void *put_from;
+static size_t put_bytes;
 static int *newest; /* the request that is under way: one at a time is all that is asked for */
 
 struct ucp_mem {
@@ -205,6 +208,23 @@ EXPORT ucs_status_ptr_t ucp_get_nbx(ucp_ep_h endpoint, void *buffer, size_t coun
 {
     (void)endpoint, (void)rkey, (void)params;
     return move_bytes(buffer, (const void *)(uintptr_t)address, count);
+}
+
+/* Where nothing of a put is at the owner before a flush, a put without one is seen. */
+EXPORT ucs_status_ptr_t ucp_put_nbx(ucp_ep_h endpoint, const void *buffer, size_t count, uint64_t address,
+                                    ucp_rkey_h rkey, const ucp_request_param_t *params)
+{
+    (void)endpoint, (void)rkey, (void)params;
+    put_to = (void *)(uintptr_t)address, put_from = buffer, put_bytes = count;
+    return start_request();
+}
+
+EXPORT ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h endpoint, const ucp_request_param_t *params)
+{
+    (void)endpoint, (void)params;
+    const size_t count = put_bytes;
+    put_bytes = 0;
+    return count ? move_bytes(put_to, put_from, count) : start_request();
 }
 
 EXPORT ucs_status_t ucp_request_check_status(void *request)

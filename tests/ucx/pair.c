@@ -169,17 +169,15 @@ static void use_data(wire *w, berth_ucx_peer *peer, unsigned char *buffer)
         remotes[i] = open_next(w, peer);
         CHECK(remotes[i].size_bytes == size_of(i));
         CHECK(i == 0 || remotes[i].rkey == remotes[0].rkey); /* one slab, one key */
-        CHECK(wire_get(w, buffer, size_of(i), remotes[i].address, remotes[i].rkey) == UCS_OK);
+        CHECK(berth_ucx_peer_get(peer, &remotes[i], 0, buffer, size_of(i), minute_ns) == BERTH_OK);
         CHECK(is_filled(buffer, size_of(i), (unsigned)i));
-        CHECK(berth_ucx_peer_check(peer, &remotes[i], minute_ns) == BERTH_OK);
         fill(buffer, size_of(i), 1000u + (unsigned)i);
-        CHECK(wire_put(w, buffer, size_of(i), remotes[i].address, remotes[i].rkey) == UCS_OK);
-        CHECK(berth_ucx_peer_check(peer, &remotes[i], minute_ns) == BERTH_OK);
+        CHECK(berth_ucx_peer_put(peer, &remotes[i], 0, buffer, size_of(i), minute_ns) == BERTH_OK);
     }
     meet(w);
     meet(w);
     for (int i = 0; i < TENSORS; i++)
-        CHECK(berth_ucx_peer_check(peer, &remotes[i], minute_ns) == BERTH_NOT_FOUND);
+        CHECK(berth_ucx_peer_put(peer, &remotes[i], 0, buffer, 1, minute_ns) == BERTH_NOT_FOUND);
 }
 
 static void use_reuse(wire *w, berth_ucx_peer *peer, unsigned char *buffer)
@@ -190,6 +188,8 @@ static void use_reuse(wire *w, berth_ucx_peer *peer, unsigned char *buffer)
     berth_ucx_remote fresh = open_next(w, peer);
     CHECK(berth_ucx_peer_check(peer, &old, minute_ns) == BERTH_NOT_FOUND);
     CHECK(berth_ucx_peer_check(peer, &fresh, minute_ns) == BERTH_OK);
+    CHECK(berth_ucx_peer_get(peer, &old, 0, buffer, LARGEST, minute_ns) == BERTH_NOT_FOUND);
+    CHECK(berth_ucx_peer_get(peer, &fresh, LARGEST - 1, buffer, 1, minute_ns) == BERTH_OK && buffer[0] == 7);
     CHECK(wire_get(w, buffer, LARGEST, fresh.address, fresh.rkey) == UCS_OK && buffer[LARGEST - 1] == 7);
     meet(w);
     meet(w);
@@ -201,9 +201,10 @@ static void use_trim(wire *w, berth_ucx_peer *peer, unsigned char *buffer)
     berth_ucx_remote old = open_next(w, peer);
     meet(w);
     meet(w);
-    CHECK(berth_ucx_peer_check(peer, &old, minute_ns) == BERTH_NOT_FOUND);
     memset(buffer, 0xee, LARGEST);
+    CHECK(berth_ucx_peer_put(peer, &old, 0, buffer, LARGEST, minute_ns) == BERTH_NOT_FOUND);
     CHECK(wire_put(w, buffer, LARGEST, old.address, old.rkey) == UCS_OK); /* against the rules */
+    CHECK(berth_ucx_peer_forget(peer, old.slab) == BERTH_OK);
     meet(w);
 }
 
