@@ -63,7 +63,8 @@ BERTH_API berth_status berth_mpi_destroy(berth_mpi *job);
  * thread. */
 BERTH_API berth_allocator *berth_mpi_allocator(berth_mpi *job);
 
-/* Record the calling thread's run, as berth_record_begin and berth_record_end. Local. What was agreed before ends with it. */
+/* Record the calling thread's run, as berth_record_begin and berth_record_end. Local. What was agreed before ends when recording
+ * has begun. */
 BERTH_API berth_status berth_mpi_record_begin(berth_mpi *job);
 BERTH_API berth_status berth_mpi_record_end(berth_mpi *job);
 

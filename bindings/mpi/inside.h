@@ -50,7 +50,7 @@ void mpi_place_end(void);
 
 /* A window of at least `bytes` at this alignment on every rank. Collective, and so is the status. */
 berth_status mpi_window_make(berth_mpi *job, size_t bytes, size_t alignment);
-berth_status mpi_window_free(berth_mpi *job);
+berth_status mpi_window_free(berth_mpi *job); /* likewise */
 
 /* Gives an idle block back to the place; BERTH_BUSY, with words, if it is in use. Local. */
 berth_status mpi_vacate(berth_mpi *job);

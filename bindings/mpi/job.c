@@ -151,8 +151,10 @@ berth_status berth_mpi_record_begin(berth_mpi *job)
     if (!job)
         return no_job();
     options.solve = &quick;
-    job->agreed = false;
-    return berth_record_begin(job->planned, &options);
+    berth_status status = berth_record_begin(job->planned, &options);
+    if (!status)
+        job->agreed = false;
+    return status;
 }
 
 berth_status berth_mpi_record_end(berth_mpi *job)

@@ -55,19 +55,36 @@ berth_status mpi_agree_status(const berth_mpi *job, berth_status status)
 
 /* ---- Making and freeing ----------------------------------------------------------------------------- */
 
-berth_status mpi_window_free(berth_mpi *job)
+/* What the job knows of a window that is no more. */
+static void window_reset(berth_mpi *job)
 {
-    berth_status status = BERTH_OK;
     job->place->base = NULL;
     job->place->bytes = 0;
-    if (job->window != MPI_WIN_NULL)
-        status = mpi_check(MPI_Win_free(&job->window), "free the window");
-    if (job->block)
-        berth_deallocate(job->options.memory, job->block, job->window_bytes, NULL);
     job->window = MPI_WIN_NULL;
     job->base = job->block = NULL;
     job->window_bytes = job->shift = 0;
-    return status;
+}
+
+berth_status mpi_window_free(berth_mpi *job)
+{
+    if (job->window == MPI_WIN_NULL)
+        return BERTH_OK; /* on every rank */
+    /* a window's own handler ends the job as a rule, which is for the program's puts and gets to have */
+    MPI_Win_set_errhandler(job->window, MPI_ERRORS_RETURN);
+    berth_status status = mpi_check(MPI_Win_free(&job->window), "free the window");
+    if (job->block)
+        berth_deallocate(job->options.memory, job->block, job->window_bytes, NULL);
+    window_reset(job);
+    return mpi_agree_status(job, status);
+}
+
+/* Where not every rank has got a window. Those that have cannot free it: that is collective, and they would wait for the others for
+ * ever. It stays MPI's, with the block under it, until MPI is finalized. */
+static void window_abandon(berth_mpi *job)
+{
+    if (job->block && job->window == MPI_WIN_NULL)
+        berth_deallocate(job->options.memory, job->block, job->window_bytes, NULL);
+    window_reset(job);
 }
 
 /* By MPI, which promises no more than a C type's alignment: there is room for a shift, which must be the same on every rank, since
@@ -120,7 +137,7 @@ berth_status mpi_window_make(berth_mpi *job, size_t bytes, size_t alignment)
         status = window_over(job, job->options.memory, bytes, alignment);
     if (status) { /* on every rank */
         const berth_error why = *berth_last_error();
-        mpi_window_free(job);
+        window_abandon(job);
         return berth_fail(why.status, "%s", why.message);
     }
     job->window_alignment = alignment;

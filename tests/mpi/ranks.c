@@ -282,6 +282,10 @@ static void test_busy(void)
         for (int k = 0; k < 3; k++)
             give(berth_mpi_allocator(job), t.at[k]);
     CHECK(berth_mpi_agree(job) == BERTH_OK);
+    /* a recording that does not begin takes nothing away */
+    CHECK(berth_mpi_replay_begin(job) == BERTH_OK);
+    CHECK(berth_mpi_record_begin(job) == BERTH_BUSY);
+    (void)berth_mpi_replay_end(job, NULL);
     ring_round(job, program, 0);
     CHECK(berth_mpi_destroy(job) == BERTH_OK);
 }
