@@ -59,7 +59,8 @@ BERTH_API struct OrtAllocator *berth_ort_allocator(berth_ort *memory);
  * does so while another is registered, 1.30 puts the new one in its place). */
 BERTH_API berth_status berth_ort_register(berth_ort *memory, struct OrtEnv *env);
 
-/* Takes it back: sessions that are made from now on do not get it, those that exist keep it. BERTH_OK,
+/* Takes it back: sessions that are made from now on do not get it, those that exist keep it. Before ReleaseEnv: environments are told
+ * apart by their addresses, and a later one may have an earlier one's. Any thread. BERTH_OK,
  * BERTH_INVALID_ARGUMENT, BERTH_NOT_FOUND (it is not, or another has taken its place), BERTH_DEVICE_ERROR. */
 BERTH_API berth_status berth_ort_unregister(berth_ort *memory, struct OrtEnv *env);
 

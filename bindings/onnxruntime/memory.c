@@ -12,6 +12,10 @@
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static berth_ort *all; /* guarded by all_lock */
 
+/* Registrations take turns, each with what is noted of it: whose an environment's allocator is would be noted in another order than
+ * the runtime did it. Held around calls of the runtime, which ask the table for its memory's description alone. */
+static pthread_mutex_t turns = PTHREAD_MUTEX_INITIALIZER;
+
 /* ---- Birth and end -------------------------------------------------------------------------------------- */
 
 /* Host code writes to it, be it the CPU's or a device's that the host can reach. */
@@ -143,26 +147,38 @@ berth_status bort_check_live(const berth_ort *memory, const void *other, const c
 }
 
 /* ONNX Runtime 1.30 puts a new allocator in the place of the one before, and takes one away by its kind of memory, whosever it
- * is. So whose it is now is known here. */
+ * is. So whose it is now is known here; `memory` NULL: nobody's. */
 static void note_registered(berth_ort *memory, OrtEnv *env)
 {
     pthread_mutex_lock(&all_lock);
     for (berth_ort *other = all; other; other = other->next)
         if (other->env == env)
             other->env = NULL;
-    memory->env = env;
+    if (memory)
+        memory->env = env;
     pthread_mutex_unlock(&all_lock);
 }
 
 berth_status berth_ort_register(berth_ort *memory, struct OrtEnv *env)
 {
     berth_status status = bort_check_live(memory, env, "the environment");
-    if (!status)
-        status = bort_fail(memory->api, memory->api->RegisterAllocator(env, &memory->table),
-                           "registering an allocator");
+    if (status)
+        return status;
+    pthread_mutex_lock(&turns);
+    status = bort_fail(memory->api, memory->api->RegisterAllocator(env, &memory->table),
+                       "registering an allocator");
     if (!status)
         note_registered(memory, env);
+    pthread_mutex_unlock(&turns);
     return status;
+}
+
+static bool is_registered(const berth_ort *memory, const OrtEnv *env)
+{
+    pthread_mutex_lock(&all_lock);
+    bool is_ours = memory->env == env;
+    pthread_mutex_unlock(&all_lock);
+    return is_ours;
 }
 
 berth_status berth_ort_unregister(berth_ort *memory, struct OrtEnv *env)
@@ -170,15 +186,15 @@ berth_status berth_ort_unregister(berth_ort *memory, struct OrtEnv *env)
     berth_status status = bort_check_live(memory, env, "the environment");
     if (status)
         return status;
-    pthread_mutex_lock(&all_lock);
-    bool is_ours = memory->env == env;
-    if (is_ours)
-        memory->env = NULL;
-    pthread_mutex_unlock(&all_lock);
-    if (!is_ours)
-        return berth_fail(BERTH_NOT_FOUND, "it is not what is registered with this environment");
-    return bort_fail(memory->api, memory->api->UnregisterAllocator(env, memory->info),
-                     "unregistering an allocator");
+    pthread_mutex_lock(&turns);
+    status = is_registered(memory, env)
+                 ? bort_fail(memory->api, memory->api->UnregisterAllocator(env, memory->info),
+                             "unregistering an allocator")
+                 : berth_fail(BERTH_NOT_FOUND, "it is not what is registered with this environment");
+    if (!status)
+        note_registered(NULL, env);
+    pthread_mutex_unlock(&turns);
+    return status;
 }
 
 berth_status berth_ort_use(berth_ort *memory, struct OrtSessionOptions *options, bool planned)

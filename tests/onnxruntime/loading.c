@@ -1,4 +1,5 @@
 /* What is refused, and in which words: no library, another library, another version. Against fake.c, no ONNX Runtime needed. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -126,7 +128,11 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(berth_ort_unregister(memory, env), BERTH_NOT_FOUND);
     assert_int_equal(berth_ort_register(memory, env), BERTH_OK);
     assert_int_equal(berth_ort_unregister(memory, (OrtEnv *)&env), BERTH_NOT_FOUND);
-    assert_int_equal(berth_ort_unregister(memory, env), BERTH_OK);
+    setenv("FAKE_ORT_FAILS", "unregister", 1);
+    assert_int_equal(berth_ort_unregister(memory, env), BERTH_DEVICE_ERROR);
+    setenv("FAKE_ORT_FAILS", "", 1);
+    assert_int_equal(berth_ort_unregister(memory, env), BERTH_OK); /* it still was the registered one */
+    assert_int_equal(berth_ort_unregister(memory, env), BERTH_NOT_FOUND);
     assert_int_equal(berth_ort_use(memory, NULL, true), BERTH_INVALID_ARGUMENT);
     assert_int_equal(berth_ort_begin(memory, NULL, 4), BERTH_INVALID_ARGUMENT);
     assert_int_equal(berth_ort_end(memory, false, NULL), BERTH_NOT_FOUND);
@@ -136,6 +142,59 @@ static void bad_arguments_are_refused(void **state)
     berth_ort_release(memory);
     assert_int_equal(berth_ort_register(memory, env), BERTH_INVALID_ARGUMENT);
     berth_ort_release(NULL);
+}
+
+/* ---- Two registrations at once ------------------------------------------------------------------------------- */
+
+static struct {
+    berth_ort *second;
+    pthread_t thread;
+    bool is_joined;
+} beside;
+static void (**hook)(void);
+static char an_env;
+
+static void *register_second(void *context)
+{
+    (void)context;
+    assert_int_equal(berth_ort_register(beside.second, (OrtEnv *)(void *)&an_env), BERTH_OK);
+    return NULL;
+}
+
+/* The second has every chance to get in here, and none if registrations take turns: then it comes after the first, at any speed. */
+static void start_second(void)
+{
+    struct timespec until;
+    *hook = NULL;
+    assert_int_equal(pthread_create(&beside.thread, NULL, register_second, NULL), 0);
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 20000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    beside.is_joined = pthread_timedjoin_np(beside.thread, NULL, &until) == 0;
+}
+
+/* The second comes when the runtime has the first: it is the one that is registered, and is known to be. */
+static void registrations_take_turns(void **state)
+{
+    (void)state;
+    berth_ort *first = NULL;
+    OrtEnv *env = (OrtEnv *)(void *)&an_env;
+    const OrtApiBase *base = load_fake("1.30.0", "");
+    void *fake = dlopen(getenv("BERTH_ORT_FAKE"), RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(fake);
+    hook = (void (**)(void))dlsym(fake, "fake_ort_registered");
+    assert_int_equal(berth_ort_create(base, berth_cpu_allocator(), &first), BERTH_OK);
+    assert_int_equal(berth_ort_create(base, berth_cpu_allocator(), &beside.second), BERTH_OK);
+    *hook = start_second;
+    assert_int_equal(berth_ort_register(first, env), BERTH_OK);
+    if (!beside.is_joined)
+        assert_int_equal(pthread_join(beside.thread, NULL), 0);
+    assert_int_equal(berth_ort_unregister(first, env), BERTH_NOT_FOUND);
+    assert_int_equal(berth_ort_unregister(beside.second, env), BERTH_OK);
+    berth_ort_release(first);
+    berth_ort_release(beside.second);
+    dlclose(fake);
 }
 
 /* The allocator as a C program calls it: NULL where nothing is to be had, words beside it. */
@@ -352,6 +411,7 @@ int main(void)
         cmocka_unit_test(versions_are_told_apart),
         cmocka_unit_test(the_table_has_what_the_version_has),
         cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(registrations_take_turns),
         cmocka_unit_test(the_table_is_an_allocator),
         cmocka_unit_test(work_is_planned_by_key),
         cmocka_unit_test(a_key_that_another_thread_has_recorded),
