@@ -112,7 +112,8 @@ BERTH_API berth_status berth_ucx_figures_get(berth_ucx *ucx, berth_ucx_figures *
 /* ---- Tickets: the owner's side ------------------------------------------------------------------------- */
 
 /* Writes a ticket for `size_bytes` at `offset_bytes` of a live block of a pool of berth_ucx_pool_create: bytes that a peer is
- * sent by whatever way the program has. It holds until the block is freed, given to berth_reallocate or withdrawn.
+ * sent by whatever way the program has. It holds until the block is freed, reallocated or withdrawn: not where a free or
+ * berth_reallocate is refused, but for the time that this takes.
  * `*ticket_bytes` is the room at `ticket` and becomes what was written, or what is needed (BERTH_OVERFLOW). One block may
  * have any number of tickets. Any thread, but not while another frees the block. BERTH_OK, BERTH_NOT_FOUND (not a live
  * block of the pool), BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_UNSUPPORTED (another kind of pool),

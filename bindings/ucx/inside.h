@@ -124,8 +124,11 @@ static inline size_t bucx_chain_of(const void *block)
     return (size_t)(((uint64_t)(uintptr_t)block >> 6) * UINT64_C(0x9e3779b97f4a7c15) >> 52);
 }
 
-/* False: the block had none. */
-bool bucx_tickets_void(berth_ucx *ucx, const void *block);
+/* Voids a block's tickets and takes what stands for them, with its number; NULL: it has none. Before the block is freed or moved, since
+ * from then on it may be another's; then either dropped, or put back where the block has stayed. */
+bucx_lease *bucx_tickets_suspend(berth_ucx *ucx, const void *block, uint64_t *number);
+void bucx_tickets_drop(berth_ucx *ucx, bucx_lease *lease);
+void bucx_tickets_resume(berth_ucx *ucx, bucx_lease *lease, uint64_t number);
 void bucx_tickets_finish(berth_ucx *ucx);
 
 /* ---- The whole --------------------------------------------------------------------------------------- */

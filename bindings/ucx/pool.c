@@ -1,4 +1,5 @@
-/* The pool over slabs, and what stands around it: a free voids the block's tickets first, and a child of a fork is refused. */
+/* The pool over slabs, and what stands around it: a free voids the block's tickets first, unless it is none, and a child of a fork is
+ * refused. */
 #include <stdlib.h>
 
 #include "inside.h"
@@ -19,25 +20,51 @@ static berth_status pool_allocate(void *self, size_t size_bytes, size_t alignmen
     return berth_allocate(pool->inner, size_bytes, alignment, request, out);
 }
 
+/* As berth_deallocate says it. */
+static bool is_freed(berth_status status)
+{
+    return !status || status == BERTH_CORRUPT || status == BERTH_MISMATCH || status == BERTH_DEVICE_LOST;
+}
+
+/* A free that is refused, such as one by another pool than the block's, leaves the tickets as they were. */
+static berth_status deallocate_with_tickets(const ucx_pool *pool, void *p, size_t size_bytes,
+                                            berth_stream *stream)
+{
+    uint64_t number = 0;
+    bucx_lease *lease = bucx_tickets_suspend(pool->ucx, p, &number);
+    berth_status status = berth_deallocate(pool->inner, p, size_bytes, stream);
+    if (lease && is_freed(status))
+        bucx_tickets_drop(pool->ucx, lease);
+    else if (lease)
+        bucx_tickets_resume(pool->ucx, lease, number);
+    return status;
+}
+
 static berth_status pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
 {
     const ucx_pool *pool = self;
     if (BUCX_UNLIKELY(
             atomic_load_explicit(&pool->ucx->tickets.filter[bucx_chain_of(p)], memory_order_relaxed) != 0) &&
         !bucx_is_lost(pool->ucx))
-        (void)bucx_tickets_void(pool->ucx, p);
+        return deallocate_with_tickets(pool, p, size_bytes, stream);
     return berth_deallocate(pool->inner, p, size_bytes, stream);
 }
 
-/* In place or not, what the tickets say of the block is no longer so. */
+/* In place or not, what the tickets say of the block is no longer so; unless nothing has come of it. */
 static berth_status pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
                                     const berth_request *request, void **out)
 {
     const ucx_pool *pool = self;
     if (bucx_is_lost(pool->ucx))
         return bucx_lost();
-    (void)bucx_tickets_void(pool->ucx, p);
-    return berth_reallocate(pool->inner, p, old_bytes, new_bytes, alignment, request, out);
+    uint64_t number = 0;
+    bucx_lease *lease = bucx_tickets_suspend(pool->ucx, p, &number);
+    berth_status status = berth_reallocate(pool->inner, p, old_bytes, new_bytes, alignment, request, out);
+    if (lease && !status)
+        bucx_tickets_drop(pool->ucx, lease);
+    else if (lease)
+        bucx_tickets_resume(pool->ucx, lease, number);
+    return status;
 }
 
 static const char *pool_name(void *self)

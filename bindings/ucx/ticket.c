@@ -78,22 +78,41 @@ static berth_status find_or_make_lease(berth_ucx *ucx, const void *block, bucx_l
     return BERTH_OK;
 }
 
-bool bucx_tickets_void(berth_ucx *ucx, const void *block)
+bucx_lease *bucx_tickets_suspend(berth_ucx *ucx, const void *block, uint64_t *number)
 {
     bucx_tickets *t = &ucx->tickets;
     pthread_mutex_lock(&t->lock);
     bucx_lease **link = lease_link(t, block), *lease = *link;
     if (lease) {
-        /* Before the block can become another's: the pool gets it only after this. */
-        atomic_store(lease->number, 0);
+        *number = atomic_exchange(lease->number, 0);
         *link = lease->next;
-        lease->next = t->spare;
-        t->spare = lease;
         atomic_fetch_sub(&t->filter[bucx_chain_of(block)], 1);
         t->count--;
     }
     pthread_mutex_unlock(&t->lock);
-    return lease != NULL;
+    return lease;
+}
+
+void bucx_tickets_drop(berth_ucx *ucx, bucx_lease *lease)
+{
+    bucx_tickets *t = &ucx->tickets;
+    pthread_mutex_lock(&t->lock);
+    lease->next = t->spare;
+    t->spare = lease;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void bucx_tickets_resume(berth_ucx *ucx, bucx_lease *lease, uint64_t number)
+{
+    bucx_tickets *t = &ucx->tickets;
+    const size_t chain = bucx_chain_of(lease->block);
+    pthread_mutex_lock(&t->lock);
+    atomic_store(lease->number, number);
+    lease->next = t->chains[chain];
+    t->chains[chain] = lease;
+    atomic_fetch_add(&t->filter[chain], 1);
+    t->count++;
+    pthread_mutex_unlock(&t->lock);
 }
 
 static void free_leases(bucx_lease *lease)
@@ -190,9 +209,13 @@ unlock:
 berth_status berth_ucx_withdraw(const void *block)
 {
     bucx_slab slab;
+    uint64_t number = 0;
     berth_status status = bucx_slab_find(block, &slab);
     if (status)
         return status;
-    return bucx_tickets_void(slab.ucx, block) ? BERTH_OK
-                                              : berth_fail(BERTH_NOT_FOUND, "no ticket of %p is out", block);
+    bucx_lease *lease = bucx_tickets_suspend(slab.ucx, block, &number);
+    if (!lease)
+        return berth_fail(BERTH_NOT_FOUND, "no ticket of %p is out", block);
+    bucx_tickets_drop(slab.ucx, lease);
+    return BERTH_OK;
 }

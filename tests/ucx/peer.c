@@ -202,6 +202,27 @@ static void test_what_ucx_refuses_is_told(void **state)
     end(&b);
 }
 
+/* ---- Frees that are refused ------------------------------------------------------------------------------- */
+
+static void test_a_refused_free_voids_nothing(void **state)
+{
+    both b;
+    berth_allocator *other = NULL;
+    void *moved = NULL;
+    (void)state;
+    begin(&b);
+    assert_int_equal(berth_ucx_pool_create(b.ucx, NULL, &other), BERTH_OK);
+    assert_int_equal(berth_deallocate(other, b.block, BYTES, NULL), BERTH_BAD_FREE);
+    assert_int_equal(berth_ucx_peer_check(b.peer, &b.remote, minute_ns), BERTH_OK);
+    assert_int_not_equal(berth_reallocate(b.pool, b.block, BYTES, SIZE_MAX / 8, 64, NULL, &moved), BERTH_OK);
+    assert_int_equal(berth_ucx_peer_check(b.peer, &b.remote, minute_ns), BERTH_OK);
+    assert_int_equal(berth_deallocate(b.pool, b.block, BYTES, NULL), BERTH_OK);
+    assert_int_equal(berth_ucx_peer_check(b.peer, &b.remote, minute_ns), BERTH_NOT_FOUND);
+    b.block = NULL;
+    berth_allocator_release(other);
+    end(&b);
+}
+
 /* ---- Keys ------------------------------------------------------------------------------------------------ */
 
 /* A peer that outlives many slabs keeps the keys of those that it has not forgotten. */
@@ -242,6 +263,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_free_meanwhile_is_told),
         cmocka_unit_test(test_bytes_that_do_not_come),
         cmocka_unit_test(test_what_ucx_refuses_is_told),
+        cmocka_unit_test(test_a_refused_free_voids_nothing),
         cmocka_unit_test(test_a_slab_is_forgotten),
     };
     if (argc != 2)
