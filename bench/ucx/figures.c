@@ -1,10 +1,12 @@
 /* One-sided throughput between two processes: into memory of Berth's pool, and into memory that UCX allocated by itself, in
- * turns; the median of the pairs' ratios is the figure. And what 1,265 tensors cost: one registration, or one each.
+ * turns; the median of the pairs' ratios is the figure, and how far two halves of the pairs are apart is the noise. And what 1,265
+ * tensors cost: one registration, or one each. Exits with 1 if the throughput is not what is promised; --try: only if something fails.
  *
- *     UCX_TLS=sm,self ucx_figures [--rounds N] */
+ *     UCX_TLS=sm,self ucx_figures [--rounds N] [--try] */
 #include "ucx/wire.h"
 
 #include <berth/berth.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 enum { BYTES = 1 << 20, TENSORS = 1265, TENSOR_BYTES = 16000, TICKET_ROOM = 1024, ROUNDS_MAX = 10000 };
+#define THROUGHPUT_AT_LEAST 0.95
 
 static void expect_ok(bool ok, const char *what)
 {
@@ -139,7 +142,18 @@ static double time_one(wire *w, bool is_put, void *buffer, target to)
     return now_us() - began;
 }
 
-static void compare_throughput(wire *w, bool is_put, int rounds, target berth, target own_memory)
+/* How far the medians of two halves of the pairs are apart: two out of four are one half, so that both have either order. */
+static double noise_of(const double *values, int count)
+{
+    static double halves[2][ROUNDS_MAX];
+    int counts[2] = {0, 0};
+    for (int i = 0; i < count; i++)
+        halves[i / 2 % 2][counts[i / 2 % 2]++] = values[i];
+    return counts[1] ? fabs(median_of(halves[0], counts[0]) - median_of(halves[1], counts[1])) : 0;
+}
+
+/* Whether the figure is met. */
+static bool compare_throughput(wire *w, bool is_put, int rounds, target berth, target own_memory)
 {
     static double ratios[ROUNDS_MAX], ours[ROUNDS_MAX], theirs[ROUNDS_MAX];
     char *buffer = malloc(BYTES);
@@ -153,16 +167,17 @@ static void compare_throughput(wire *w, bool is_put, int rounds, target berth, t
         if (i >= 0)
             ours[i] = a, theirs[i] = b, ratios[i] = b / a;
     }
-    double ratio = median_of(ratios, rounds);
+    const double noise = noise_of(ratios, rounds), ratio = median_of(ratios, rounds);
+    const bool is_met = ratio >= THROUGHPUT_AT_LEAST - noise;
     printf("  %s of 1 MiB: Berth's memory %.0f MiB/s, UCX's own %.0f MiB/s; throughput in the median of %d "
-           "pairs %.3f x "
-           "(at least 0.95: %s)\n",
+           "pairs %.3f x (at least %.2f, less %.3f of noise: %s)\n",
            is_put ? "put" : "get", 1e6 / median_of(ours, rounds), 1e6 / median_of(theirs, rounds), rounds,
-           ratio, ratio >= 0.95 ? "met" : "NOT met");
+           ratio, THROUGHPUT_AT_LEAST, noise, is_met ? "met" : "NOT met");
     free(buffer);
+    return is_met;
 }
 
-static void use(int socket, int rounds)
+static bool use(int socket, int rounds)
 {
     wire w;
     berth_ucx *ucx = NULL;
@@ -179,21 +194,34 @@ static void use(int socket, int rounds)
     wire_receive(&w, bytes, sizeof bytes);
     expect_ok(ucp_ep_rkey_unpack(w.endpoint, bytes, &own_memory.rkey) == UCS_OK, "a key");
     target berth = {remote.address, remote.rkey};
-    compare_throughput(&w, true, rounds, berth, own_memory);
-    compare_throughput(&w, false, rounds, berth, own_memory);
+    bool is_met = compare_throughput(&w, true, rounds, berth, own_memory);
+    is_met &= compare_throughput(&w, false, rounds, berth, own_memory);
     ucp_rkey_destroy(own_memory.rkey);
     berth_ucx_peer_destroy(peer);
     wire_close(&w);
     expect_ok(berth_ucx_destroy(ucx) == BERTH_OK, "the end");
+    return is_met;
+}
+
+static bool read_options(int argc, char **argv, int *rounds, bool *is_try)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--try") == 0)
+            *is_try = true;
+        else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
+            *rounds = atoi(argv[++i]);
+        else
+            return false;
+    return *rounds >= 1 && *rounds <= ROUNDS_MAX;
 }
 
 int main(int argc, char **argv)
 {
+    enum { NOT_MET = 3 };
     int ends[2], state = 0, rounds = 201;
-    if (argc == 3 && strcmp(argv[1], "--rounds") == 0)
-        rounds = atoi(argv[2]);
-    if (rounds < 1 || rounds > ROUNDS_MAX || (argc != 1 && argc != 3)) {
-        fprintf(stderr, "usage: ucx_figures [--rounds N]   N from 1 to %d\n", ROUNDS_MAX);
+    bool is_try = false;
+    if (!read_options(argc, argv, &rounds, &is_try)) {
+        fprintf(stderr, "usage: ucx_figures [--rounds N] [--try]   N from 1 to %d\n", ROUNDS_MAX);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -204,10 +232,11 @@ int main(int argc, char **argv)
     close(ends[child != 0 ? 1 : 0]);
     if (child == 0) {
         alarm(300);
-        use(ends[1], rounds);
-        return 0;
+        return use(ends[1], rounds) ? 0 : NOT_MET;
     }
     own(ends[0]);
-    expect_ok(waitpid(child, &state, 0) == child && state == 0, "the other process");
-    return 0;
+    expect_ok(waitpid(child, &state, 0) == child && WIFEXITED(state) &&
+                  (WEXITSTATUS(state) == 0 || WEXITSTATUS(state) == NOT_MET),
+              "the other process");
+    return WEXITSTATUS(state) == NOT_MET && !is_try ? 1 : 0;
 }
