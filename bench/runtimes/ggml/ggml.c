@@ -1,5 +1,6 @@
-/* Graphs in ggml, placed by ggml_gallocr and by Berth: bytes, time of a run, time of a plan and of placing a graph again. All
- * are ratios within this run. Exits with 1 if Berth is above gallocr anywhere or an output differs. */
+/* runtimes_ggml [--check] FOLDER: graphs in ggml, placed by ggml_gallocr and by Berth: bytes, time of a run, time of a plan and of placing a
+ * graph again. All are ratios within this run. Exits with 1 if Berth is above gallocr anywhere or an output differs; with --check
+ * also if a figure is missed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +10,16 @@
 #include <berth/source.h>
 #include <berth_ggml.h>
 
+#include "../check.h"
 #include "tests/ggml/kit.h"
 
-enum { SEEDS = 40, RUN_SEEDS = 4, RUNS = 31, AGAIN = 50 };
+enum { SEEDS = 40, RUN_SEEDS = 4, RUNS = 48, AGAIN = 50 };
+_Static_assert(RUNS % 4 == 0, "halves of the same length");
+
+#define TIME_AT_MOST 1.02
+/* How much more gallocr needs, on average, for U-Nets whose convolutions are operations of their own. */
+#define DIRECT_UNETS "unet, direct"
+#define DIRECT_AT_LEAST 1.15
 
 static void *backend;
 static struct ggml_backend_buffer_type *plain_type, *our_type;
@@ -86,20 +94,26 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The medians of many runs, in turns and each side first every other time. */
-static double time_ratio(pair *p)
+static double median(double *values, size_t count)
 {
-    double plain[RUNS], ours[RUNS];
+    qsort(values, count, sizeof *values, compare_numbers);
+    return values[count / 2];
+}
+
+/* The medians of many runs, in turns and each side first every other time: what ran before leaves its memory in the caches. Two rounds
+ * out of four are one half of gallocr's runs: how far it is from the other half is the noise. */
+static void time_ratio(pair *p, double *ratio, double *noise)
+{
+    double ours[RUNS], plain[2][RUNS / 2], all[RUNS];
     for (int i = 0; i < RUNS; i++) {
         if (i % 2)
             ours[i] = run_once(&p->ours);
-        plain[i] = run_once(&p->plain);
+        all[i] = plain[i / 2 % 2][i / 4 * 2 + i % 2] = run_once(&p->plain);
         if (i % 2 == 0)
             ours[i] = run_once(&p->ours);
     }
-    qsort(plain, RUNS, sizeof *plain, compare_numbers);
-    qsort(ours, RUNS, sizeof *ours, compare_numbers);
-    return ours[RUNS / 2] / plain[RUNS / 2];
+    *ratio = median(ours, RUNS) / median(all, RUNS);
+    *noise = fabs(1 - median(plain[0], RUNS / 2) / median(plain[1], RUNS / 2));
 }
 
 /* A graph as the next token's would be: tensors of their own, without places. Placing it is what is measured. */
@@ -140,7 +154,7 @@ static void compare_outputs(pair *p, const char *name, uint64_t seed)
 }
 
 typedef struct tally {
-    double least, most, logs, time, again, plan;
+    double least, most, logs, time, noise, again, plan; /* time and what follows: sums over graphs */
     int at_bound, gallocr_at_bound;
 } tally;
 
@@ -164,15 +178,31 @@ static void measure(const kit_named_family *family, uint64_t seed, tally *t)
         failures++;
     }
     if (seed < RUN_SEEDS) {
-        t->time += log(time_ratio(&p));
+        double time, noise;
+        time_ratio(&p, &time, &noise);
+        t->time += log(time);
+        t->noise += noise;
         compare_outputs(&p, family->name, seed);
     }
     t->again += log(again_ratio(&p));
     pair_finish(&p);
 }
 
+static bool check_family(const char *name, const tally *t)
+{
+    bool holds =
+        check_at_most("time of a run", exp(t->time / RUN_SEEDS), TIME_AT_MOST, t->noise / RUN_SEEDS, "x");
+    holds &= check_at_least("plans proven to be the least", t->at_bound, SEEDS, "");
+    if (strcmp(name, DIRECT_UNETS) == 0)
+        holds &=
+            check_at_least("gallocr's bytes over Berth's, mean", exp(t->logs / SEEDS), DIRECT_AT_LEAST, "x");
+    return holds;
+}
+
 int main(int argc, char **argv)
 {
+    const bool checks = check_is_asked(&argc, argv);
+    bool holds = true;
     berth_ggml_buffer_type_options options = BERTH_GGML_BUFFER_TYPE_OPTIONS_INIT;
     if (!kit_open(kit_folder(argc, argv)))
         return 77;
@@ -186,16 +216,25 @@ int main(int argc, char **argv)
            berth_ggml_version(), SEEDS);
     printf("%-14s %27s %12s %12s %8s %8s %8s\n", "", "bytes: least mean most", "proven least", "gallocr too",
            "run", "again", "plan");
+    tally *tallies = calloc((size_t)kit_family_count, sizeof *tallies);
+    if (!tallies)
+        return 1;
     for (int i = 0; i < kit_family_count; i++) {
         tally t = {.least = INFINITY};
         for (uint64_t seed = 0; seed < SEEDS; seed++)
             measure(&kit_families[i], seed, &t);
+        tallies[i] = t;
         printf("%-14s %12.3f %6.3f %7.3f %9d/%d %9d/%d %8.3f %8.2f %8.2f\n", kit_families[i].name, t.least,
                exp(t.logs / SEEDS), t.most, t.at_bound, SEEDS, t.gallocr_at_bound, SEEDS,
                exp(t.time / RUN_SEEDS), exp(t.again / SEEDS), exp(t.plan / SEEDS));
     }
+    for (int i = 0; i < kit_family_count; i++) {
+        printf("\n%s\n", kit_families[i].name);
+        holds &= check_family(kit_families[i].name, &tallies[i]);
+    }
     printf("\n%s\n", failures ? "FAILED" : "never above gallocr, outputs equal bit for bit");
+    free(tallies);
     berth_ggml_buffer_type_release(our_type);
     kit.ggml_backend_free(backend);
-    return failures > 0;
+    return failures > 0 || (checks && !holds);
 }

@@ -1,11 +1,14 @@
-/* runtimes_onnxruntime FOLDER [ROUNDS]: memory and time of models in ONNX Runtime, alone and on Berth. Ways take turns run by run, each in a
- * process of its own with one thread; times are the processor's, the best of a few rounds for each run, and compared as ratios. Fails
- * if outputs differ or memory exceeds its figure; times of a busy machine are for people to judge. */
+/* runtimes_onnxruntime [--check] FOLDER [ROUNDS]: memory and time of models in ONNX Runtime, alone and on Berth. Ways take turns run by run,
+ * each in a process of its own with one thread; times are the processor's, the best of a few rounds for each run, and compared as ratios.
+ * Fails if outputs differ or memory exceeds its figure; with --check also if times do. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <worker.h>
+
+#include "../check.h"
 
 #define LIBRARY "onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1"
 #define MIB 1048576.0
@@ -14,6 +17,8 @@
 #define TRIMMED_AT_MOST_MIB 20.0
 #define TIME_AT_MOST 1.02
 #define REPLAY_AT_MOST 1.00
+/* Berth's own code and records. */
+#define RESIDENT_ABOVE_MIB 3.0
 
 /* Where what is alive at once is itself more, nothing can hold less: at most so much above that. */
 #define RETAINED_ABOVE_PEAK 1.05
@@ -53,15 +58,22 @@ static void speech_shapes(int i, model_shape *shapes)
 static const struct {
     const char *name, *file;
     shapes_fn shapes;
-} models[] = {{"OCR detector", "ocr-models/assets/ch_PP-OCRv4_det_infer.onnx", detector_shapes},
-              {"OCR recogniser", "ocr-models/assets/ch_PP-OCRv4_rec_infer.onnx", recogniser_shapes},
-              {"OCR classifier", "ocr-models/assets/ch_ppocr_mobile_v2.0_cls_infer.onnx", classifier_shapes},
-              {"speech", "vad-web/dist/silero_vad_v5.onnx", speech_shapes}};
+    /* Known to be above the common figures, README.md says why: most of what the recogniser's arena holds is in use at once; a run of
+     * speech takes half a millisecond, beside which planning a new shape shows. */
+    double retained_at_most, recorded_at_most;
+} models[] = {
+    {"OCR detector", "ocr-models/assets/ch_PP-OCRv4_det_infer.onnx", detector_shapes, RETAINED_AT_MOST,
+     TIME_AT_MOST},
+    {"OCR recogniser", "ocr-models/assets/ch_PP-OCRv4_rec_infer.onnx", recogniser_shapes, 0.80, TIME_AT_MOST},
+    {"OCR classifier", "ocr-models/assets/ch_ppocr_mobile_v2.0_cls_infer.onnx", classifier_shapes,
+     RETAINED_AT_MOST, TIME_AT_MOST},
+    {"speech", "vad-web/dist/silero_vad_v5.onnx", speech_shapes, RETAINED_AT_MOST, 1.15}};
 
 typedef struct result {
     double changing_ms[WAYS][SIZES];            /* the best of all rounds */
     double again_ms[WAYS][ROUNDS_MOST * AGAIN]; /* all of them */
     int again_count;
+    double noise, again_noise; /* how far the arena is from itself, in the round where it is farthest */
     worker_figures figures[WAYS];
     bool is_equal;
 } result;
@@ -85,11 +97,30 @@ static void take_turns(worker *workers, int turn, const model_shape *shapes, dou
         r->is_equal &= hashes[w] == hashes[0];
 }
 
+static double apart(double a, double b)
+{
+    return fabs(1 - a / b);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(const double *values, int count)
+{
+    double sorted[ROUNDS_MOST * AGAIN];
+    memcpy(sorted, values, (size_t)count * sizeof *values);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+    return sorted[count / 2];
+}
+
 static void measure_round(const char *library, const char *file, shapes_fn shapes_of, int round, result *r)
 {
     worker workers[WAYS];
     model_shape shapes[MODEL_TENSORS];
-    double ms[WAYS];
+    double ms[WAYS], whole[WAYS] = {0};
     memset(shapes, 0, sizeof shapes);
     for (int w = 0; w < WAYS; w++) {
         worker_task task = {library, file, kinds[w], true, NULL};
@@ -99,23 +130,20 @@ static void measure_round(const char *library, const char *file, shapes_fn shape
         shapes_of(i, shapes);
         take_turns(workers, i + round, shapes, ms, r);
         for (int w = 0; w < WAYS; w++)
-            r->changing_ms[w][i] = lesser(r->changing_ms[w][i], ms[w]);
+            r->changing_ms[w][i] = lesser(r->changing_ms[w][i], ms[w]), whole[w] += ms[w];
     }
+    r->noise = fmax(r->noise, apart(whole[ARENA_TOO], whole[ARENA]));
     take_turns(workers, 0, shapes, ms, r); /* plan and pattern are made */
     for (int i = 0; i < AGAIN; i++, r->again_count++) {
         take_turns(workers, i, shapes, ms, r);
         for (int w = 0; w < WAYS; w++)
             r->again_ms[w][r->again_count] = ms[w];
     }
+    const int began = r->again_count - AGAIN;
+    r->again_noise = fmax(r->again_noise, apart(median_of(r->again_ms[ARENA_TOO] + began, AGAIN),
+                                                median_of(r->again_ms[ARENA] + began, AGAIN)));
     for (int w = 0; w < WAYS; w++)
         r->figures[w] = worker_finish(&workers[w]);
-}
-
-static bool print_figure(const char *what, double value, double at_most, const char *unit)
-{
-    bool holds = value <= at_most;
-    printf("  %-52s %8.3f %-4s at most %.2f: %s\n", what, value, unit, at_most, holds ? "holds" : "MISSED");
-    return holds;
 }
 
 static double sum(const double *values)
@@ -126,28 +154,26 @@ static double sum(const double *values)
     return all;
 }
 
-static int by_value(const void *a, const void *b)
+static double median_again(const result *r, int way)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return median_of(r->again_ms[way], r->again_count);
 }
 
-static double median_again(result *r, int way)
-{
-    qsort(r->again_ms[way], (size_t)r->again_count, sizeof(double), by_value);
-    return r->again_ms[way][r->again_count / 2];
-}
-
-static bool print_retained(const result *r, int way, const char *what)
+static bool print_retained(const result *r, int way, const char *what, double at_most)
 {
     const worker_figures *f = &r->figures[way];
     double arena = (double)r->figures[ARENA].held_bytes,
            least = (double)f->peak_bytes * RETAINED_ABOVE_PEAK / arena;
-    return print_figure(what, (double)f->held_bytes / arena,
-                        least > RETAINED_AT_MOST ? least : RETAINED_AT_MOST, "x");
+    return check_at_most(what, (double)f->held_bytes / arena, fmax(least, at_most), 0, "x");
 }
 
-static bool print_memory(const char *name, const result *r)
+static bool print_resident(const worker_figures *f, int way, const char *what)
+{
+    return check_at_most(what, ((double)f[way].resident_bytes - (double)f[ARENA].resident_bytes) / MIB,
+                         RESIDENT_ABOVE_MIB, 0, "MiB");
+}
+
+static bool print_memory(const char *name, const result *r, double retained_at_most)
 {
     const worker_figures *f = r->figures;
     printf("%s: %d runs at changing sizes; its arena holds %.1f MiB, Berth's pool %.1f (%.1f were in use at "
@@ -160,32 +186,36 @@ static bool print_memory(const char *name, const result *r)
            (double)f[ARENA].resident_bytes / MIB, (double)f[POOL].resident_bytes / MIB,
            (double)f[POOL].trimmed_resident_bytes / MIB, (double)f[PLANNED].resident_bytes / MIB,
            (double)f[PLANNED].trimmed_resident_bytes / MIB, r->is_equal ? "equal" : "DIFFERENT");
-    bool holds = r->is_equal & print_retained(r, POOL, "retained, pool");
-    holds &= print_retained(r, PLANNED, "retained, plans and pool");
-    holds &= print_figure("after trim, pool", (double)f[POOL].trimmed_held_bytes / MIB, TRIMMED_AT_MOST_MIB,
-                          "MiB");
-    return holds & print_figure("after trim, plans and pool", (double)f[PLANNED].trimmed_held_bytes / MIB,
-                                TRIMMED_AT_MOST_MIB, "MiB");
+    bool holds = r->is_equal & print_retained(r, POOL, "retained, pool", retained_at_most);
+    holds &= print_retained(r, PLANNED, "retained, plans and pool", retained_at_most);
+    holds &= print_resident(f, POOL, "resident above the arena's, pool");
+    holds &= print_resident(f, PLANNED, "resident above the arena's, plans and pool");
+    holds &= check_at_most("after trim, pool", (double)f[POOL].trimmed_held_bytes / MIB, TRIMMED_AT_MOST_MIB,
+                           0, "MiB");
+    return holds & check_at_most("after trim, plans and pool", (double)f[PLANNED].trimmed_held_bytes / MIB,
+                                 TRIMMED_AT_MOST_MIB, 0, "MiB");
 }
 
-static void print_times(result *r)
+static bool print_times(const result *r, double recorded_at_most)
 {
-    double time = sum(r->changing_ms[ARENA]), again = median_again(r, ARENA);
-    (void)print_figure("time at changing sizes, pool", sum(r->changing_ms[POOL]) / time, TIME_AT_MOST, "x");
-    (void)print_figure("time at changing sizes, recorded", sum(r->changing_ms[PLANNED]) / time, TIME_AT_MOST,
-                       "x");
-    printf("  %-52s %8.3f x\n", "  its arena against itself", sum(r->changing_ms[ARENA_TOO]) / time);
-    (void)print_figure("time of a replay, against its memory pattern", median_again(r, PLANNED) / again,
-                       REPLAY_AT_MOST, "x");
-    printf("  %-52s %8.3f x\n", "  its memory pattern against itself", median_again(r, ARENA_TOO) / again);
+    const double time = sum(r->changing_ms[ARENA]);
+    bool holds = check_at_most("time at changing sizes, pool", sum(r->changing_ms[POOL]) / time, TIME_AT_MOST,
+                               r->noise, "x");
+    holds &= check_at_most("time at changing sizes, recorded", sum(r->changing_ms[PLANNED]) / time,
+                           recorded_at_most, r->noise, "x");
+    return holds & check_at_most("time of a replay, against its memory pattern",
+                                 median_again(r, PLANNED) / median_again(r, ARENA), REPLAY_AT_MOST,
+                                 r->again_noise, "x");
 }
 
 int main(int argc, char **argv)
 {
     char library[4096], file[4096];
-    bool holds = true;
+    bool holds = true, in_time = true;
+    const bool checks = check_is_asked(&argc, argv);
     if (argc < 2) {
-        fprintf(stderr, "usage: %s FOLDER [ROUNDS]; tools/runtimes onnxruntime prints it\n", argv[0]);
+        fprintf(stderr, "usage: %s [--check] FOLDER [ROUNDS]; tools/runtimes onnxruntime prints it\n",
+                argv[0]);
         return 2;
     }
     int rounds = argc > 2 ? atoi(argv[2]) : ROUNDS;
@@ -199,8 +229,9 @@ int main(int argc, char **argv)
         snprintf(file, sizeof file, "%s/%s", argv[1], models[m].file);
         for (int round = 0; round < rounds; round++)
             measure_round(library, file, models[m].shapes, round, &r);
-        holds &= print_memory(models[m].name, &r);
-        print_times(&r);
+        holds &= print_memory(models[m].name, &r, models[m].retained_at_most);
+        in_time &= print_times(&r, models[m].recorded_at_most);
+        fflush(stdout);
     }
-    return holds ? 0 : 1;
+    return holds && (in_time || !checks) ? 0 : 1;
 }
