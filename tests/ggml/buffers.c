@@ -274,12 +274,62 @@ static void test_the_scheduler_takes_both(void **state)
     berth_ggml_buffer_type_release(type);
 }
 
+/* Every second node that is no view is the second backend's. */
+static void deal_nodes(void *sched, const struct ggml_cgraph *graph, void *const *backends)
+{
+    for (int i = 0, k = 0; i < graph->n_nodes; i++)
+        if (!graph->nodes[i]->view_src)
+            kit.ggml_backend_sched_set_tensor_backend(sched, graph->nodes[i], backends[k++ % 2]);
+}
+
+/* Two backends, each with a type over Berth: the graph goes to and fro between them, with the outputs of one. */
+static void test_the_scheduler_takes_two_backends(void **state)
+{
+    struct ggml_backend_buffer_type *types[2], *plain = kit.ggml_backend_get_default_buffer_type(backend);
+    void *backends[2] = {backend, kit_backend(1)};
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        must(berth_ggml_buffer_type_create(berth_cpu_allocator(), NULL, &types[t]));
+    for (int i = 0; i < kit_family_count; i++) {
+        kit_model a, b;
+        berth_ggml_graph *expected;
+        size_t size;
+        void *sched = kit.ggml_backend_sched_new(backends, types, 2, KIT_NODES_MAX, false, false);
+        kit_model_init(&a, kit_families[i].build, 2, plain);
+        kit_model_init(&b, kit_families[i].build, 2, types[0]);
+        must(berth_ggml_graph_create(&plain, 1, NULL, &expected));
+        must(berth_ggml_graph_allocate(expected, a.graph));
+        deal_nodes(sched, b.graph, backends);
+        assert_true(kit.ggml_backend_sched_alloc_graph(sched, b.graph));
+        assert_true(kit.ggml_backend_sched_get_n_splits(sched) > 2);
+        for (int t = 0; t < 2; t++)
+            assert_true(kit.ggml_backend_sched_get_buffer_size(sched, backends[t]) > 0);
+        void *x = outputs_of(&a, NULL, &size), *y = outputs_of(&b, sched, &size);
+        assert_memory_equal(x, y, size);
+        free(x);
+        free(y);
+        kit.ggml_backend_sched_free(sched);
+        berth_ggml_graph_destroy(expected);
+        kit_model_finish(&a);
+        kit_model_finish(&b);
+    }
+    for (int t = 0; t < 2; t++) {
+        assert_true(figures_of(types[t]).max_bytes > 0);
+        assert_int_equal(figures_of(types[t]).buffers, 0);
+        berth_ggml_buffer_type_release(types[t]);
+    }
+    kit.ggml_backend_free(backends[1]);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_go_in_and_out),      cmocka_unit_test(test_failed_copies_are_counted),
-        cmocka_unit_test(test_figures_and_options),      cmocka_unit_test(test_memory_that_runs_out_is_told),
+        cmocka_unit_test(test_bytes_go_in_and_out),
+        cmocka_unit_test(test_failed_copies_are_counted),
+        cmocka_unit_test(test_figures_and_options),
+        cmocka_unit_test(test_memory_that_runs_out_is_told),
         cmocka_unit_test(test_the_scheduler_takes_both),
+        cmocka_unit_test(test_the_scheduler_takes_two_backends),
     };
     if (!kit_open(kit_folder(argc, argv)))
         return 77;

@@ -50,6 +50,7 @@ typedef struct ggml_tensor *kit_tensor;
       (void **backends, struct ggml_backend_buffer_type **types, int count, size_t graph_size,               \
        bool parallel, bool op_offload))                                                                      \
     X(void, ggml_backend_sched_free, (void *sched))                                                          \
+    X(void, ggml_backend_sched_set_tensor_backend, (void *sched, kit_tensor t, void *backend))               \
     X(bool, ggml_backend_sched_alloc_graph, (void *sched, struct ggml_cgraph *graph))                        \
     X(int, ggml_backend_sched_graph_compute, (void *sched, struct ggml_cgraph *graph))                       \
     X(size_t, ggml_backend_sched_get_buffer_size, (void *sched, void *backend))                              \

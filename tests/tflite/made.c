@@ -97,7 +97,8 @@ static void outputs_read_again(void **state)
     equal_with_graphs("branch", 1);
 }
 
-/* Graphs drawn at random: equal, and never larger than the interpreter's arena. */
+/* Graphs drawn at random: equal, and never larger than the interpreter's arena. All are planned at their bound but the one whose bound no
+ * search has reached, not with the steps of `--effort max` either: it is 1.6 % above. Steps are counted, so that this is so at any speed. */
 static void drawn_graphs(void **state)
 {
     (void)state;
@@ -124,6 +125,7 @@ static void drawn_graphs(void **state)
         assert_true(after.arena_bytes <= before.interpreter_bytes);
         assert_true(figures_of(reuser, 0).arena_bytes <= after.arena_bytes);
         reusing += figures_of(reuser, 0).arena_bytes < after.arena_bytes;
+        assert_true(after.arena_bytes <= after.bound_bytes + after.bound_bytes / 50);
         at_bound += after.arena_bytes == after.bound_bytes;
         smaller += after.arena_bytes * 11 <= before.interpreter_bytes * 10;
         for (uint32_t seed = 0; seed < 2; seed++)
@@ -137,7 +139,7 @@ static void drawn_graphs(void **state)
     }
     printf("%d graphs: %d at the bound, %d at least 1.1 times smaller than the interpreter's arena\n", DRAWN,
            at_bound, smaller);
-    assert_true(smaller > 0 && reusing > 0);
+    assert_true(smaller > 0 && reusing > 0 && at_bound >= DRAWN - 1);
 }
 
 static void one_operator(void **state)
