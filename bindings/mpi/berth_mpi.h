@@ -98,20 +98,21 @@ BERTH_API MPI_Win berth_mpi_window(const berth_mpi *job);
 typedef struct berth_mpi_info {
     size_t struct_size;
     int rank, ranks;
-    size_t allocations;             /* of the plan, the same everywhere */
-    uint64_t window_bytes;          /* of each rank */
-    uint64_t peak_bytes;            /* of the envelope's plan */
-    uint64_t lower_bound_bytes;     /* of the envelope */
-    uint64_t own_max_live_bytes;    /* of this rank's program alone */
-    uint64_t driver_max_live_bytes; /* the largest of these of all ranks */
-    int driver;          /* the first rank that has it. `berth plan` on the ranks' recordings tells another
-                                     * thing, without whom the envelope would shrink: that needs all recordings in one place */
-    uint64_t checksum;   /* of count, offsets and peak: the same everywhere */
-    bool reduced;        /* programs differed in sizes, alignments or lives */
-    uint64_t solve_ns;   /* on rank 0 */
-    uint64_t agree_ns;   /* on this rank, without solve_ns and slowest_take_ns */
-    uint64_t take_ns;    /* on this rank: proving the offsets for its program and laying out the plan */
-    uint64_t sent_bytes; /* of arrays that were reduced and broadcast, each once */
+    size_t allocations;          /* of the plan, the same everywhere */
+    uint64_t window_bytes;       /* of each rank */
+    uint64_t peak_bytes;         /* of the envelope's plan */
+    uint64_t lower_bound_bytes;  /* of the envelope */
+    uint64_t own_max_live_bytes; /* of this rank's program alone */
+    /* The largest of these of all ranks, and the first rank that has it. `berth plan` on the ranks' recordings tells another thing,
+     * without whom the envelope would shrink: that needs all recordings in one place. */
+    uint64_t driver_max_live_bytes;
+    int driver;
+    uint64_t checksum;        /* of count, offsets and peak: the same everywhere */
+    bool reduced;             /* programs differed in sizes, alignments or lives */
+    uint64_t solve_ns;        /* on rank 0 */
+    uint64_t agree_ns;        /* on this rank, without solve_ns and slowest_take_ns */
+    uint64_t take_ns;         /* on this rank: proving the offsets for its program and laying out the plan */
+    uint64_t sent_bytes;      /* of arrays that were reduced and broadcast, each once */
     uint64_t slowest_take_ns; /* the largest take_ns of all ranks, for which the others wait */
 } berth_mpi_info;
 

@@ -164,7 +164,7 @@ BERTH_API berth_status berth_ucx_peer_open(berth_ucx_peer *peer, const void *tic
  * the worker is progressed meanwhile. BERTH_OK: it held throughout. BERTH_NOT_FOUND: the ticket was void before, and nothing was moved;
  * or, as the words then say, it became so meanwhile: what was got is worth nothing, and what was put may have met the
  * block's successor, which is for owner and peers to keep from happening. BERTH_TIMED_OUT: the bytes may still be under way, and `to` or `from` is
- * UCX's until a later call for this peer has not timed out. BERTH_INVALID_ARGUMENT (also: not within the ticket), BERTH_DEVICE_ERROR
+ * UCX's until a later get, put or check for this peer has asked and not timed out. BERTH_INVALID_ARGUMENT (also: not within the ticket), BERTH_DEVICE_ERROR
  * with UCX's words. */
 BERTH_API berth_status berth_ucx_peer_get(berth_ucx_peer *peer, const berth_ucx_remote *remote,
                                           uint64_t offset_bytes, void *to, size_t size_bytes,
