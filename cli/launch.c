@@ -152,13 +152,24 @@ int cli_launch_check(const char *verb, const char *name, const char *instead)
 /* ---- Running -------------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t child_pid;
+static pid_t session; /* whose leader the command may be */
 static void (*on_toggle)(void);
 
-static void hand_on(int number)
+/* A key or a new size of the terminal is a signal from the kernel to the whole group in front: the program has it already, and
+ * would count it twice. Not so when the terminal goes: that is told (SIGHUP, SIGCONT) to the leader of its session alone. */
+static bool program_has_it(int number, const siginfo_t *info)
 {
+    if (info->si_code != SI_KERNEL)
+        return false;
+    return (number != SIGHUP && number != SIGCONT) || session != getpid();
+}
+
+static void hand_on(int number, siginfo_t *info, void *context)
+{
+    (void)context;
     if (number == SIGUSR1)
         on_toggle();
-    else if (child_pid > 0)
+    else if (child_pid > 0 && !program_has_it(number, info))
         kill((pid_t)child_pid, number);
 }
 
@@ -182,7 +193,9 @@ int cli_launch(const char *verb, char *const *argv, void (*toggle)(void), int *e
         _exit(127);
     }
     child_pid = child;
-    struct sigaction action = {.sa_handler = hand_on, .sa_flags = SA_RESTART};
+    session = getsid(0);
+    struct sigaction action = {.sa_sigaction = hand_on, .sa_flags = SA_RESTART | SA_SIGINFO};
+    action.sa_mask = all; /* one is handed on before the next one comes */
     for (size_t i = 0; child > 0 && i < sizeof handed_on / sizeof handed_on[0]; i++)
         sigaction(handed_on[i], &action, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);

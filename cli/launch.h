@@ -17,7 +17,8 @@ void cli_launch_preload(const char *library);
 int cli_launch_check(const char *verb, const char *name, const char *instead);
 
 /* Runs the program, with what is in its environment already, and waits for it. Signals that come to us go on to it, but for
- * SIGUSR1, which calls `toggle`. CLI_OK with how waitpid says that it ended, or the exit code after a complaint. */
+ * SIGUSR1, which calls `toggle`, and those that the terminal has sent to both. CLI_OK with how waitpid says that it ended, or the
+ * exit code after a complaint. */
 int cli_launch(const char *verb, char *const *argv, void (*toggle)(void), int *ended);
 
 #endif

@@ -86,6 +86,23 @@ static void family(void)
     munmap((char *)p + 65536, 65536);
 }
 
+/* ---- Signals ------------------------------------------------------------------------------------------------- */
+
+/* Says what comes, until SIGUSR2. */
+static void tell_signals(void)
+{
+    sigset_t all;
+    int number = 0;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    puts("ready");
+    fflush(stdout);
+    while (number != SIGUSR2 && sigwait(&all, &number) == 0) {
+        printf("signal %d\n", number);
+        fflush(stdout);
+    }
+}
+
 static void close_everything(void)
 {
     for (int file = 3; file < 4096; file++)
@@ -134,6 +151,8 @@ int main(int argc, char **argv)
         pairs(count);
     } else if (strcmp(what, "family") == 0) {
         family();
+    } else if (strcmp(what, "signals") == 0) {
+        tell_signals();
     } else if (strcmp(what, "refused") == 0) { /* one of each way in which malloc says no */
         volatile size_t huge = (size_t)1 << 60;
         /* volatile: a compiler may leave out what nobody looks at, and then answers that it worked */
