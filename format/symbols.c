@@ -230,8 +230,11 @@ static unsigned tell_scopes(format_symbols *symbols, Dwfl_Module *module, uint64
                             format_symbol_fn tell, void *context)
 {
     Dwarf_Addr bias;
-    Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias), *scopes = NULL;
-    int count = unit ? dwarf_getscopes(unit, address - bias, &scopes) : 0;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias), *here = NULL, *scopes = NULL;
+    /* Behind an inlined function come the scopes in which it was written; who it has become a part of is asked by its place. */
+    int count = unit ? dwarf_getscopes(unit, address - bias, &here) : 0;
+    if (count > 0)
+        count = dwarf_getscopes_die(&here[0], &scopes);
     unsigned told = 0;
     for (int i = 0; i < count; i++) {
         int tag = dwarf_tag(&scopes[i]);
@@ -244,6 +247,7 @@ static unsigned tell_scopes(format_symbols *symbols, Dwfl_Module *module, uint64
             break;
         call_place(unit, &scopes[i], &at.file, &at.line);
     }
+    free(here);
     free(scopes);
     return told;
 }

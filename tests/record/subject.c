@@ -1,4 +1,5 @@
 /* A program that knows what it does: it prints how often it allocates, and the test compares. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -86,6 +87,27 @@ static void family(void)
     munmap((char *)p + 65536, 65536);
 }
 
+/* ---- Libraries ----------------------------------------------------------------------------------------------- */
+
+/* One after the other at one place, if the loader will. */
+static int turns(char *const *libraries)
+{
+    for (; *libraries; libraries++) {
+        void *library = dlopen(*libraries, RTLD_NOW | RTLD_LOCAL);
+        void *(*run)(size_t) = NULL;
+        if (library)
+            *(void **)&run = dlsym(library, "run");
+        if (!run) {
+            fprintf(stderr, "%s\n", dlerror());
+            return 1;
+        }
+        free(run(MARKED));
+        if (dlclose(library))
+            return 1;
+    }
+    return 0;
+}
+
 /* ---- Signals ------------------------------------------------------------------------------------------------- */
 
 /* Says what comes, until SIGUSR2. */
@@ -151,6 +173,8 @@ int main(int argc, char **argv)
         pairs(count);
     } else if (strcmp(what, "family") == 0) {
         family();
+    } else if (strcmp(what, "turns") == 0) {
+        return turns(argv + 2);
     } else if (strcmp(what, "signals") == 0) {
         tell_signals();
     } else if (strcmp(what, "refused") == 0) { /* one of each way in which malloc says no */
