@@ -9,7 +9,10 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* A file that was read once for all processes that mapped it: a program starts many others that share their libraries, and each
  * open file takes a descriptor, of which there are few. */
@@ -131,11 +134,17 @@ void format_symbols_destroy(format_symbols *symbols)
     free(symbols);
 }
 
+/* Whether the file is the one that was mapped, as far as is known: a rebuilt one would give wrong names, one whose id is only
+ * the beginning of the other just so. */
 static bool has_build_id(Dwfl_Module *module, const char *expected)
 {
     const unsigned char *bits;
     GElf_Addr address;
-    int length = *expected ? dwfl_module_build_id(module, &bits, &address) : 0;
+    if (!*expected)
+        return true;
+    int length = dwfl_module_build_id(module, &bits, &address);
+    if (length <= 0 || strlen(expected) != 2 * (size_t)length)
+        return false;
     for (int i = 0; i < length; i++) {
         char digits[3];
         snprintf(digits, sizeof digits, "%02x", bits[i]);
@@ -145,11 +154,28 @@ static bool has_build_id(Dwfl_Module *module, const char *expected)
     return true;
 }
 
+/* The path is the trace's, which may come from anybody: opening a pipe or a terminal would wait. -1: no ordinary file. */
+static int open_ordinary(const char *path)
+{
+    struct stat s;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file >= 0 && (fstat(file, &s) || !S_ISREG(s.st_mode))) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
 static Dwfl_Module *load(Dwfl *dwfl, const char *path, const char *build_id, uint64_t base)
 {
+    int file = open_ordinary(path);
+    if (file < 0)
+        return NULL;
     dwfl_report_begin(dwfl);
-    Dwfl_Module *module = dwfl_report_elf(dwfl, "module", path, -1, base, false);
+    Dwfl_Module *module = dwfl_report_elf(dwfl, "module", path, file, base, false);
     dwfl_report_end(dwfl, NULL, NULL);
+    if (!module) /* else it is the module's */
+        close(file);
     return module && has_build_id(module, build_id) ? module : NULL;
 }
 
@@ -184,6 +210,10 @@ static bool symbols_file(format_symbols *symbols, const char *path, const char *
         return false;
     }
     file.module = file.dwfl ? load(file.dwfl, path, build_id, base) : NULL;
+    if (!file.module && file.dwfl) { /* descriptors are few */
+        dwfl_end(file.dwfl);
+        file.dwfl = NULL;
+    }
     symbols->files[symbols->file_count++] = file;
     return true;
 }
