@@ -27,6 +27,7 @@ static struct {
     void *(*mmap)(void *, size_t, int, int, int, off_t);
     int (*munmap)(void *, size_t);
     void *(*mremap)(void *, size_t, size_t, int, ...);
+    int (*dlclose)(void *);
     _Atomic bool ready;
 } next;
 
@@ -60,7 +61,7 @@ static __attribute__((noinline, cold)) bool hooks_find(void)
     looking = true;
     FIND(malloc), FIND(free), FIND(calloc), FIND(realloc), FIND(memalign), FIND(posix_memalign);
     FIND(aligned_alloc), FIND(valloc), FIND(pvalloc), FIND(malloc_usable_size);
-    FIND(mmap), FIND(munmap), FIND(mremap);
+    FIND(mmap), FIND(munmap), FIND(mremap), FIND(dlclose);
     atomic_store_explicit(&next.ready, true, memory_order_release);
     looking = false;
     return true;
@@ -399,4 +400,16 @@ HOOK void *mremap(void *address, size_t old_length, size_t length, int flags, ..
         tell_map(p, length);
     }
     return p;
+}
+
+/* ---- Libraries ---------------------------------------------------------------------------------------- */
+
+/* dlopen asks who calls it, so nothing can stand in front of it; what comes is no matter where nothing has gone. */
+HOOK int dlclose(void *library)
+{
+    if (!hooks_ready() || !next.dlclose)
+        return -1;
+    int code = next.dlclose(library);
+    recorder_stacks_unloaded();
+    return code;
 }

@@ -54,6 +54,8 @@ uint32_t recorder_stack(const void *site);
 /* Around a fork, in parent and child. */
 void recorder_stacks_before_fork(void);
 void recorder_stacks_after_fork(void);
+/* Libraries may have gone: what stood at their addresses may be another's the next time. */
+void recorder_stacks_unloaded(void);
 /* What the calling thread remembers of its stacks goes. */
 void recorder_stacks_thread_ended(void);
 

@@ -2,7 +2,8 @@
  *
  * Unwinding is slow; most allocations come from few places. A thread remembers stacks by the call's stack pointer and return
  * address, with the places in the stack where the return addresses of all frames stood. If each still holds what it held,
- * the stack is the same (x86-64, where a return address stands right below its frame's canonical address). */
+ * the stack is the same (x86-64, where a return address stands right below its frame's canonical address), unless a library has
+ * been unloaded since: another one may stand at its addresses. */
 #include <link.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ enum {
     CACHE = 512,
     NODES_FIRST = 1 << 14,
     MODULES_MOST = 2048,
-    BUILD_ID_MOST = 32,
+    BUILD_ID_MOST = 64,
     PATH_KEPT = 512,
 };
 
@@ -168,11 +169,30 @@ static void number_modules(struct modules *list)
     }
 }
 
+/* How many libraries had gone when somebody looked last: stacks that were remembered before are not looked at. */
+static _Atomic unsigned long long unloads;
+
+/* It never goes back: two threads may have looked at once. */
+static void note_unloads(unsigned long long subs)
+{
+    unsigned long long seen = atomic_load(&unloads);
+    while (seen < subs && !atomic_compare_exchange_weak(&unloads, &seen, subs))
+        ;
+}
+
+void recorder_stacks_unloaded(void)
+{
+    unsigned long long changes[2] = {0, 0};
+    dl_iterate_phdr(ask_changes, changes);
+    note_unloads(changes[1]);
+}
+
 /* Libraries come and go: frames of one that has left keep its module. */
 static void refresh_modules(void)
 {
     unsigned long long changes[2] = {0, 0};
     dl_iterate_phdr(ask_changes, changes);
+    note_unloads(changes[1]); /* the C library also unloads what it loaded for itself, without our dlclose */
     if (atomic_load(&stacks.has_modules) && changes[0] == atomic_load(&stacks.adds) &&
         changes[1] == atomic_load(&stacks.subs))
         return;
@@ -294,6 +314,7 @@ static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *arg
 /* A stack that was seen from here. */
 struct remembered {
     const void *sp;
+    unsigned long long unloads;
     uint32_t number, depth; /* number 0: empty */
     const uint64_t *slots[DEPTH_MOST];
     uint64_t frames[DEPTH_MOST];
@@ -317,9 +338,11 @@ static bool holds(const struct remembered *r)
     return true;
 }
 
-static void remember(struct remembered *r, const void *sp, uint32_t number, const struct walk *w)
+static void remember(struct remembered *r, const void *sp, unsigned long long gone, uint32_t number,
+                     const struct walk *w)
 {
     r->sp = sp;
+    r->unloads = gone;
     r->number = w->has_slots ? number : 0;
     r->depth = w->depth;
     memcpy(r->slots, w->slots, w->depth * sizeof w->slots[0]);
@@ -333,7 +356,8 @@ uint32_t __attribute__((noinline)) recorder_stack(const void *site)
         return 0;
     uint64_t key = ((uintptr_t)sp ^ (uintptr_t)site << 13) * UINT64_C(0x9e3779b97f4a7c15);
     struct remembered *r = &cache[key >> 55];
-    if (r->number && r->sp == sp && r->frames[0] == (uintptr_t)site && holds(r))
+    unsigned long long gone = atomic_load_explicit(&unloads, memory_order_relaxed);
+    if (r->number && r->sp == sp && r->frames[0] == (uintptr_t)site && r->unloads == gone && holds(r))
         return r->number;
     struct walk w;
     w.depth = w.skipped = 0;
@@ -345,6 +369,6 @@ uint32_t __attribute__((noinline)) recorder_stack(const void *site)
 #endif
     _Unwind_Backtrace(walk_frame, &w);
     uint32_t number = intern_stack(w.frames, w.depth);
-    remember(r, sp, number, &w);
+    remember(r, sp, gone, number, &w);
     return number;
 }

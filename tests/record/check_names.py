@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from checking import check, finish, paths  # noqa: E402
 
-berth, subject, read, first = paths[:4]
+berth, subject, read, first, other = paths[:5]
 NOTE = b"\4\0\0\0\x14\0\0\0\3\0\0\0GNU\0"  # lengths of name and id, kind, name; the id comes next
 
 
@@ -21,10 +21,12 @@ def names():
     return [line.split()[6:] for line in lines if line.startswith("block ") and line.split()[3] == "4321"]
 
 
-# Inlined functions are told with those that they have become a part of, also of a library that is not loaded any more at the end.
-record(subject, "turns", first)
+# One where the other was, with the same stack above: each block has the name of who took it. Neither is loaded any more at the end.
+record(subject, "turns", first, other, first)
 told = names()
-check(len(told) == 1 and told[0][:3] == ["inlined_callee", "first_turn", "run"], f"a library that was unloaded, and what is inlined in it: {told}")
+for frames, wanted in zip(told, ("first_turn", "other_turn", "first_turn")):
+    check(frames[:3] == ["inlined_callee", wanted, "run"], f"a library that was unloaded, and what is inlined in it: {frames}")
+check(len(told) == 3, f"each has its block: {told}")
 
 # A file that has been replaced since gives no names: its functions may stand anywhere.
 with open(first, "rb") as file:
