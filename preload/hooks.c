@@ -6,8 +6,13 @@
 #include <malloc.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "preload/recorder.h"
+
+#ifndef MREMAP_DONTUNMAP /* glibc before 2.32 */
+#define MREMAP_DONTUNMAP 4
+#endif
 
 #define HOOK __attribute__((visibility("default")))
 
@@ -338,11 +343,13 @@ BERTH__INLINE void tell_map(const void *p, size_t size_bytes)
     recorder_here.inside--;
     errno = saved;
 }
+/* The system takes whole pages, however much was asked for. */
 static inline void tell_unmap(const void *p, size_t size_bytes, uint64_t tick)
 {
     int saved = errno;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     recorder_here.inside++;
-    recorder_unmap(p, size_bytes, tick);
+    recorder_unmap(p, (size_bytes + page - 1) & ~(page - 1), tick);
     recorder_here.inside--;
     errno = saved;
 }
@@ -359,8 +366,13 @@ HOOK void *mmap(void *address, size_t length, int protection, int flags, int fil
         errno = ENOMEM;
         return MAP_FAILED;
     }
+    uint64_t before = flags & MAP_FIXED ? berth__trace_tick() : 0;
     void *p = next.mmap(address, length, protection, flags, file, offset);
-    if (p != MAP_FAILED && is_memory(protection, flags) && wanted())
+    if (p == MAP_FAILED || !wanted())
+        return p;
+    if (flags & MAP_FIXED) /* what was there is no more, whatever came instead */
+        tell_unmap(p, length, before);
+    if (is_memory(protection, flags))
         tell_map(p, length);
     return p;
 }
@@ -374,9 +386,11 @@ HOOK int munmap(void *address, size_t length)
         errno = EINVAL;
         return -1;
     }
-    if (wanted())
-        tell_unmap(address, length, berth__trace_tick());
-    return next.munmap(address, length);
+    uint64_t before = berth__trace_tick(); /* as in realloc; what is refused has ended nothing */
+    int code = next.munmap(address, length);
+    if (code == 0 && wanted())
+        tell_unmap(address, length, before);
+    return code;
 }
 
 HOOK void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
@@ -396,7 +410,10 @@ HOOK void *mremap(void *address, size_t old_length, size_t length, int flags, ..
     uint64_t before = berth__trace_tick(); /* as in realloc */
     void *p = next.mremap(address, old_length, length, flags, fixed);
     if (p != MAP_FAILED && wanted()) {
-        tell_unmap(address, old_length, before);
+        if (!(flags & MREMAP_DONTUNMAP))
+            tell_unmap(address, old_length, before);
+        if (flags & MREMAP_FIXED)
+            tell_unmap(fixed, length, before);
         tell_map(p, length);
     }
     return p;

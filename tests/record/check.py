@@ -1,6 +1,7 @@
 """check.py BERTH SUBJECT READ [C++ SUBJECT]: what a program does is in its trace, however it ends."""
 import glob
 import json
+import mmap
 import os
 import resource
 import signal
@@ -116,6 +117,14 @@ check(len(marked(lines)) == 2 and len(marked(lines, size=4322)) == 1 and len(mar
 segments = [line.split()[1:] for line in lines if line.startswith("segment")]
 check(["65536", "alive"] in segments and ["917504", "alive"] in segments and ["1048576", "freed"] in segments,
       f"mappings that are given back in parts: {segments}")
+
+# Mappings: what the system refuses ends nothing; what is mapped over, as a whole or in part, ends; pages are given back whole.
+done, lines = record(subject, "maps")
+pages = [(int(line.split()[1]) // mmap.PAGESIZE, line.split()[2]) for line in lines if line.startswith("segment ")]
+wanted = [(1501, "alive"), (1502, "freed"), (501, "alive"), (700, "alive"), (301, "alive"), (1503, "freed"), (1504, "freed"),
+          (1505, "freed"), (1506, "freed"), (1505, "alive"), (1, "alive")]
+check(done.returncode == 0 and sorted(pages) == sorted(wanted), f"mappings are what is mapped: {pages}")
+
 done, lines = record(subject, "refused")
 refused = [int(line.split()[1]) for line in lines if line.startswith("moment ")]
 check(done.returncode == 0 and refused == [1 << 60, (1 << 64) - 1, (1 << 60) + 1, (1 << 60) + 2], f"what malloc refuses is told: {refused}")

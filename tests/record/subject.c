@@ -87,6 +87,39 @@ static void family(void)
     munmap((char *)p + 65536, 65536);
 }
 
+/* ---- Mappings ---------------------------------------------------------------------------------------------- */
+
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+/* Counts of pages below are ones that nobody else asks for. */
+
+static char *map_pages(void *at, size_t pages, int protection)
+{
+    int fixed = at ? MAP_FIXED : 0;
+    void *p = mmap(at, pages * PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+    if (p == MAP_FAILED)
+        exit(1);
+    return p;
+}
+
+/* What is refused ends nothing, and what is mapped over ends. */
+static void maps(void)
+{
+    const int usable = PROT_READ | PROT_WRITE;
+    char *p = map_pages(NULL, 1501, usable);
+    if (munmap(p + 1, PAGE) == 0)
+        exit(1);
+    p = map_pages(NULL, 1502, usable);
+    map_pages(p + 501 * PAGE, 301, usable); /* 700 behind it */
+    p = map_pages(NULL, 1503, usable);
+    map_pages(p, 1503, PROT_NONE);
+    p = map_pages(NULL, 1504, usable);
+    munmap(p, 1504 * PAGE - 100);
+    p = map_pages(NULL, 1505, usable);
+    char *q = map_pages(NULL, 1506, usable);
+    if (mremap(p, 1505 * PAGE, 1505 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, q) != q)
+        exit(1);
+}
+
 /* ---- Libraries ----------------------------------------------------------------------------------------------- */
 
 /* One after the other at one place, if the loader will. */
@@ -173,6 +206,8 @@ int main(int argc, char **argv)
         pairs(count);
     } else if (strcmp(what, "family") == 0) {
         family();
+    } else if (strcmp(what, "maps") == 0) {
+        maps();
     } else if (strcmp(what, "turns") == 0) {
         return turns(argv + 2);
     } else if (strcmp(what, "signals") == 0) {
