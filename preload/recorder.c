@@ -309,6 +309,8 @@ static bool open_trace(void)
 static __attribute__((noinline, cold)) bool recorder_open(void)
 {
     uint32_t off = OFF;
+    if (!environ) /* before the C library itself begins, where programs may run already (.preinit_array): the next one asks again */
+        return false;
     if (!atomic_compare_exchange_strong(&recorder.state, &off, OPENING))
         return false;
     recorder_here.inside++;

@@ -117,6 +117,7 @@ check(len(marked(lines)) == 2 and len(marked(lines, size=4322)) == 1 and len(mar
 segments = [line.split()[1:] for line in lines if line.startswith("segment")]
 check(["65536", "alive"] in segments and ["917504", "alive"] in segments and ["1048576", "freed"] in segments,
       f"mappings that are given back in parts: {segments}")
+check(len(marked(lines, size=4321 + 2001)) == 1, "what a constructor takes before main is told")
 
 # Mappings: what the system refuses ends nothing; what is mapped over, as a whole or in part, ends; pages are given back whole.
 done, lines = record(subject, "maps")

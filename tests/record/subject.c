@@ -87,6 +87,23 @@ static void family(void)
     munmap((char *)p + 65536, 65536);
 }
 
+/* ---- Before main ------------------------------------------------------------------------------------------- */
+
+static void *volatile kept_before;
+
+/* Runs before the constructors of all libraries, the recorder's and the C library's among them: there is no environment yet, and
+ * this one cannot be told. */
+static void before_constructors(void)
+{
+    kept_before = malloc(MARKED + 2000);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const preinit)(void) = before_constructors;
+
+__attribute__((constructor)) static void before_main(void)
+{
+    kept_before = malloc(MARKED + 2001);
+}
+
 /* ---- Mappings ---------------------------------------------------------------------------------------------- */
 
 #define PAGE ((size_t)sysconf(_SC_PAGESIZE))
