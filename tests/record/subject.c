@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,54 @@ static void maps(void)
         exit(1);
 }
 
+/* ---- Many places that allocate ------------------------------------------------------------------------------- */
+
+#define SITE(n)                                                          \
+    __attribute__((noinline)) static void *site_##n(void)                \
+    {                                                                    \
+        void *volatile p = malloc(32 + (size_t)((n)*2654435761U % 500)); \
+        return p;                                                        \
+    }
+#define NAME(n) site_##n,
+#define EIGHT(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7)
+#define ALL(X)  \
+    EIGHT(X, 1) \
+    EIGHT(X, 2) \
+    EIGHT(X, 3) \
+    EIGHT(X, 4) \
+    EIGHT(X, 5) \
+    EIGHT(X, 6) \
+    EIGHT(X, 7) EIGHT(X, 10) EIGHT(X, 11) EIGHT(X, 12) EIGHT(X, 13) EIGHT(X, 14) EIGHT(X, 15) EIGHT(X, 16)
+ALL(SITE)
+static void *(*const site_list[])(void) = {ALL(NAME)};
+
+static uint32_t drawn = 1;
+static uint32_t draw(uint32_t below)
+{
+    drawn = drawn * 1664525 + 1013904223;
+    return (uint32_t)((uint64_t)drawn * below >> 32);
+}
+
+/* As a program does its work: a task goes through places that follow each other, and most of what it takes goes with it. */
+__attribute__((noinline)) static void task(uint32_t first, int depth)
+{
+    enum { OWN = 8, SITES = sizeof site_list / sizeof site_list[0] };
+    static void *stays[256];
+    void *own[OWN];
+    for (uint32_t i = 0; i < OWN; i++)
+        own[i] = site_list[(first + i) % SITES]();
+    if (depth)
+        task(first + OWN, depth - 1);
+    for (uint32_t i = OWN; i-- > 0;) {
+        if (draw(16) == 0) {
+            void **other = &stays[draw(256)], *was = *other;
+            *other = own[i];
+            own[i] = was;
+        }
+        free(own[i]);
+    }
+}
+
 /* ---- Libraries ----------------------------------------------------------------------------------------------- */
 
 /* One after the other at one place, if the loader will. */
@@ -225,6 +274,9 @@ int main(int argc, char **argv)
         family();
     } else if (strcmp(what, "maps") == 0) {
         maps();
+    } else if (strcmp(what, "sites") == 0) {
+        for (int i = 0; i < count; i++)
+            task(draw(256), 3);
     } else if (strcmp(what, "turns") == 0) {
         return turns(argv + 2);
     } else if (strcmp(what, "signals") == 0) {
