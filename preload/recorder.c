@@ -351,5 +351,9 @@ __attribute__((constructor)) static void recorder_start(void)
 {
     recorder.has_key = pthread_key_create(&recorder.key, thread_ended) == 0;
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    (void)recorder_is_on();
+    if (!recorder_is_on() || !recorder_options.stack_depth)
+        return;
+    recorder_here.inside++;
+    recorder_stacks_begin();
+    recorder_here.inside--;
 }

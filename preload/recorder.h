@@ -51,6 +51,8 @@ uint32_t recorder_process(void);
 
 /* The number of the caller's stack, without its own frame; `site` is where that returns to. 0: it cannot be told. */
 uint32_t recorder_stack(const void *site);
+/* Before main. */
+void recorder_stacks_begin(void);
 /* Around a fork, in parent and child. */
 void recorder_stacks_before_fork(void);
 void recorder_stacks_after_fork(void);

@@ -10,12 +10,13 @@
 #include <unwind.h>
 
 #include "preload/recorder.h"
+#include "preload/unwind.h"
 #include "trace/definitions.h"
 
 enum {
-    DEPTH_MOST = 64,
+    DEPTH_MOST = RECORDER_DEPTH_MOST,
     SKIPPED = 2, /* recorder_stack and the hook that called it */
-    CACHE = 512,
+    CACHE = 512, /* two for each key of 8 bits */
     NODES_FIRST = 1 << 14,
     MODULES_MOST = 2048,
     BUILD_ID_MOST = 64,
@@ -172,10 +173,13 @@ static void number_modules(struct modules *list)
 /* How many libraries had gone when somebody looked last: stacks that were remembered before are not looked at. */
 static _Atomic unsigned long long unloads;
 
-/* It never goes back: two threads may have looked at once. */
+/* It never goes back: two threads may have looked at once. What is known of frames goes first, before anybody who sees that
+ * nothing is new walks through a library that has come in place of another. */
 static void note_unloads(unsigned long long subs)
 {
     unsigned long long seen = atomic_load(&unloads);
+    if (seen < subs)
+        recorder_unwind_forget();
     while (seen < subs && !atomic_compare_exchange_weak(&unloads, &seen, subs))
         ;
 }
@@ -214,10 +218,12 @@ static void refresh_modules(void)
     recorder_lock_give(&stacks.lock);
 }
 
+/* Twice, since a node's place comes from the low bits, and callers of one address are numbers in a row. */
 static uint64_t hash_node(const struct node *n)
 {
-    uint64_t h = (n->address ^ (uint64_t)n->caller << 40 ^ n->module) * UINT64_C(0x9e3779b97f4a7c15);
-    return h ^ h >> 31;
+    uint64_t h = (n->address ^ (uint64_t)n->module << 48) * UINT64_C(0x9e3779b97f4a7c15);
+    h = ((h ^ h >> 32) + n->caller) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 32;
 }
 
 static struct node *find_node(struct node *nodes, uint32_t mask, const struct node *wanted)
@@ -261,14 +267,30 @@ static uint32_t intern_frame(uint64_t address, uint32_t caller)
     return wanted.number;
 }
 
-static uint32_t intern_stack(const uint64_t *frames, uint32_t depth)
+/* The stack that a thread told last, with the number of each frame: outer frames of the next one are often the same. */
+struct told {
+    unsigned long long unloads;
+    uint32_t depth;
+    uint32_t numbers[DEPTH_MOST];
+    uint64_t frames[DEPTH_MOST];
+};
+
+static uint32_t intern_stack(const recorder_walk *w, unsigned long long gone, struct told *last)
 {
-    refresh_modules();
+    uint32_t depth = w->depth, same = 0, number = 0;
+    uint32_t both = last->unloads != gone ? 0 : last->depth < depth ? last->depth : depth;
+    while (same < both && last->frames[last->depth - 1 - same] == w->frames[depth - 1 - same])
+        same++;
+    memmove(last->numbers + depth - same, last->numbers + last->depth - same, same * sizeof last->numbers[0]);
+    if (same)
+        number = last->numbers[depth - same];
     recorder_lock_take(&stacks.lock);
-    uint32_t number = 0;
-    for (uint32_t i = depth; i-- > 0;)
-        number = intern_frame(frames[i], number);
+    for (uint32_t i = depth - same; i-- > 0;)
+        last->numbers[i] = number = intern_frame(w->frames[i], number);
     recorder_lock_give(&stacks.lock);
+    memcpy(last->frames, w->frames, depth * sizeof w->frames[0]);
+    last->depth = number ? depth : 0; /* what could not be told is tried again */
+    last->unloads = gone;
     return number;
 }
 
@@ -283,16 +305,9 @@ void recorder_stacks_after_fork(void)
 
 /* ---- Unwinding ---------------------------------------------------------------------------------------- */
 
-struct walk {
-    uint64_t frames[DEPTH_MOST];
-    const uint64_t *slots[DEPTH_MOST]; /* where each return address stands */
-    uint32_t depth, most, skipped;
-    bool has_slots;
-};
-
 static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *argument)
 {
-    struct walk *w = argument;
+    recorder_walk *w = argument;
     if (w->skipped < SKIPPED) {
         w->skipped++;
         return _URC_NO_REASON;
@@ -311,6 +326,27 @@ static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *arg
     return w->depth == w->most ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
+/* Inline, as if it were the caller's. */
+BERTH__INLINE void walk_slowly(recorder_walk *w)
+{
+    w->depth = w->skipped = 0;
+#if defined(__x86_64__)
+    w->has_slots = true;
+#else
+    w->has_slots = false;
+#endif
+    _Unwind_Backtrace(walk_frame, w);
+}
+
+/* The loader binds the compiler's unwinder at its first call, and takes kilobytes of stack for that, which a signal's stack may not
+ * have: so there is one early. */
+void __attribute__((noinline)) recorder_stacks_begin(void)
+{
+    recorder_walk w;
+    w.most = DEPTH_MOST;
+    walk_slowly(&w);
+}
+
 /* A stack that was seen from here. */
 struct remembered {
     const void *sp;
@@ -319,14 +355,21 @@ struct remembered {
     const uint64_t *slots[DEPTH_MOST];
     uint64_t frames[DEPTH_MOST];
 };
-static _Thread_local struct remembered *cache; /* CACHE of them; NULL: none yet */
+
+/* Of a thread: where a stack may be is one of two places side by side. */
+struct stack_cache {
+    struct remembered items[CACHE];
+    uint32_t next; /* which of two is given up; grows */
+    struct told last;
+};
+static _Thread_local struct stack_cache *cache; /* NULL: none yet */
 
 void recorder_stacks_thread_ended(void)
 {
-    struct remembered *gone = cache;
+    struct stack_cache *gone = cache;
     cache = NULL;
     if (gone)
-        recorder_pages_give(gone, CACHE * sizeof *gone);
+        recorder_pages_give(gone, sizeof *gone);
 }
 
 /* Outer frames are at higher addresses: what is read is above `sp`, in this thread's stack. */
@@ -339,7 +382,7 @@ static bool holds(const struct remembered *r)
 }
 
 static void remember(struct remembered *r, const void *sp, unsigned long long gone, uint32_t number,
-                     const struct walk *w)
+                     const recorder_walk *w)
 {
     r->sp = sp;
     r->unloads = gone;
@@ -349,26 +392,30 @@ static void remember(struct remembered *r, const void *sp, unsigned long long go
     memcpy(r->frames, w->frames, w->depth * sizeof w->frames[0]);
 }
 
+static bool is_it(const struct remembered *r, const void *sp, const void *site)
+{
+    return r->number && r->sp == sp && r->frames[0] == (uintptr_t)site &&
+           r->unloads == atomic_load_explicit(&unloads, memory_order_relaxed) && holds(r);
+}
+
 uint32_t __attribute__((noinline)) recorder_stack(const void *site)
 {
     const void *sp = __builtin_frame_address(0);
-    if (!cache && !(cache = recorder_pages(CACHE * sizeof *cache)))
+    if (!cache && !(cache = recorder_pages(sizeof *cache)))
         return 0;
     uint64_t key = ((uintptr_t)sp ^ (uintptr_t)site << 13) * UINT64_C(0x9e3779b97f4a7c15);
-    struct remembered *r = &cache[key >> 55];
-    unsigned long long gone = atomic_load_explicit(&unloads, memory_order_relaxed);
-    if (r->number && r->sp == sp && r->frames[0] == (uintptr_t)site && r->unloads == gone && holds(r))
+    struct remembered *r = &cache->items[key >> 56 << 1];
+    if (is_it(r, sp, site))
         return r->number;
-    struct walk w;
-    w.depth = w.skipped = 0;
+    if (is_it(r + 1, sp, site))
+        return r[1].number;
+    refresh_modules();
+    unsigned long long gone = atomic_load_explicit(&unloads, memory_order_relaxed);
+    recorder_walk w;
     w.most = recorder_options.stack_depth < DEPTH_MOST ? recorder_options.stack_depth : DEPTH_MOST;
-#if defined(__x86_64__)
-    w.has_slots = true;
-#else
-    w.has_slots = false;
-#endif
-    _Unwind_Backtrace(walk_frame, &w);
-    uint32_t number = intern_stack(w.frames, w.depth);
-    remember(r, sp, gone, number, &w);
+    if (!recorder_unwind(&w, SKIPPED))
+        walk_slowly(&w);
+    uint32_t number = intern_stack(&w, gone, &cache->last);
+    remember(r->number ? r + (cache->next++ & 1) : r, sp, gone, number, &w);
     return number;
 }
