@@ -1,8 +1,8 @@
 /* Call stacks as numbers: each distinct one is defined once, as a tree of frames from the outermost inward.
  *
  * Unwinding is slow; most allocations come from few places. A thread remembers stacks by the call's stack pointer and return
- * address, with the places in the stack where the return addresses of all frames stood. If each still holds what it held,
- * the stack is the same (x86-64, where a return address stands right below its frame's canonical address), unless a library has
+ * address, with the places in the stack where the return addresses of all frames stood, and the frame pointers by which some of
+ * them were found. If each still holds what it held, the stack is the same (x86-64, where a return address stands right below its frame's canonical address), unless a library has
  * been unloaded since: another one may stand at its addresses. */
 #include <link.h>
 #include <string.h>
@@ -329,7 +329,7 @@ static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *arg
 /* Inline, as if it were the caller's. */
 BERTH__INLINE void walk_slowly(recorder_walk *w)
 {
-    w->depth = w->skipped = 0;
+    w->depth = w->skipped = w->pointer_count = 0;
 #if defined(__x86_64__)
     w->has_slots = true;
 #else
@@ -351,9 +351,11 @@ void __attribute__((noinline)) recorder_stacks_begin(void)
 struct remembered {
     const void *sp;
     unsigned long long unloads;
-    uint32_t number, depth; /* number 0: empty */
+    uint32_t number, depth, pointer_count; /* number 0: empty */
     const uint64_t *slots[DEPTH_MOST];
     uint64_t frames[DEPTH_MOST];
+    const uint64_t *pointers[DEPTH_MOST + 2];
+    uint64_t pointed[DEPTH_MOST + 2];
 };
 
 /* Of a thread: where a stack may be is one of two places side by side. */
@@ -378,6 +380,9 @@ static bool holds(const struct remembered *r)
     for (uint32_t i = 0; i < r->depth; i++)
         if (*r->slots[i] != r->frames[i])
             return false;
+    for (uint32_t i = 0; i < r->pointer_count; i++)
+        if (*r->pointers[i] != r->pointed[i])
+            return false;
     return true;
 }
 
@@ -390,6 +395,11 @@ static void remember(struct remembered *r, const void *sp, unsigned long long go
     r->depth = w->depth;
     memcpy(r->slots, w->slots, w->depth * sizeof w->slots[0]);
     memcpy(r->frames, w->frames, w->depth * sizeof w->frames[0]);
+    r->pointer_count = w->pointer_count;
+    for (uint32_t i = 0; i < w->pointer_count; i++) {
+        r->pointers[i] = w->pointers[i];
+        r->pointed[i] = *w->pointers[i];
+    }
 }
 
 static bool is_it(const struct remembered *r, const void *sp, const void *site)

@@ -463,9 +463,9 @@ bool __attribute__((noinline)) recorder_unwind(recorder_walk *w, uint32_t skippe
     _Atomic uint64_t *rules = table_get();
     /* A function that asks for this has a frame pointer: the caller's is there, and the return address above it. */
     const uint64_t *here = __builtin_frame_address(0);
-    const uint64_t *slot = here + 1;
+    const uint64_t *slot = here + 1, *rbp_at = here;
     uint64_t rbp = *here;
-    w->depth = 0;
+    w->depth = w->pointer_count = 0;
     w->has_slots = true;
     while (rules && w->depth < w->most) {
         uint64_t address = *slot;
@@ -485,8 +485,12 @@ bool __attribute__((noinline)) recorder_unwind(recorder_walk *w, uint32_t skippe
         uint64_t cfa = (rule.by_rbp ? rbp : (uintptr_t)(slot + 1)) + rule.cfa_offset;
         if (rule.kind != STEP || cfa % 8 || cfa <= (uintptr_t)(slot + 1))
             return false;
-        if (rule.rbp_offset)
-            rbp = *(const uint64_t *)(cfa - rule.rbp_offset);
+        if (rule.by_rbp && rbp_at != here) /* the first is the caller's own */
+            w->pointers[w->pointer_count++] = rbp_at;
+        if (rule.rbp_offset) {
+            rbp_at = (const uint64_t *)(cfa - rule.rbp_offset);
+            rbp = *rbp_at;
+        }
         slot = (const uint64_t *)cfa - 1;
     }
     return rules != NULL;

@@ -14,7 +14,10 @@ enum { RECORDER_DEPTH_MOST = 64 };
 typedef struct recorder_walk {
     uint64_t frames[RECORDER_DEPTH_MOST];       /* return addresses, innermost first */
     const uint64_t *slots[RECORDER_DEPTH_MOST]; /* where each stands; higher and higher */
-    uint32_t depth, most, skipped;
+    /* Places of the values of rbp by which frames were found: those may be of any size, so that what stands in the slots does not
+     * tell where the next one is. Two more: the recorder's own frames. */
+    const uint64_t *pointers[RECORDER_DEPTH_MOST + 2];
+    uint32_t depth, pointer_count, most, skipped;
     bool has_slots;
 } recorder_walk;
 

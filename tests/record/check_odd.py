@@ -51,6 +51,11 @@ lines, said = record("remap")
 segments = [line for line in lines if line.startswith("segment 3145728 ")]
 check(segments == ["segment 3145728 freed", "segment 3145728 alive"], f"who came during mremap stays: {segments}")
 
+lines, said = record("lie")
+names = [block[6:9] for block in blocks(lines)]
+wanted = [["odd_take", "odd_flexible", "odd_wide"], ["odd_take", "odd_flexible", "odd_narrow"]]
+check(names == wanted, f"frames of one stack pointer that differ in size: {names}")
+
 for depth in ("16", "64"):
     lines, said = record("signal", options=["--stacks", depth])
     check(len(blocks(lines)) == 2, f"a small signal stack: {len(blocks(lines))}")

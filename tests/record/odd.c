@@ -1,4 +1,5 @@
 /* Programs that do what few do, and that a recorder must not disturb: each ends with 0 if nothing was different. */
+#include <alloca.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -196,6 +197,57 @@ static int odd_signal(void)
     return 0;
 }
 
+/* ---- Frames that differ in size and lie on each other ------------------------------------------------------------------- */
+
+static char *odd_top; /* where the flexible frame ends */
+
+__attribute__((noinline)) static void odd_take(bool takes)
+{
+    if (takes)
+        kept = malloc(MARKED);
+    __asm__ volatile("" ::: "memory");
+}
+
+__attribute__((noinline)) static void odd_flexible(size_t size, bool takes)
+{
+    char *volatile room =
+        alloca(size); /* nothing is written there, so that it still holds what stood there before */
+    odd_top = room;
+    odd_take(takes);
+    __asm__ volatile("" ::: "memory");
+}
+
+__attribute__((noinline)) static void odd_wide(size_t size, bool takes)
+{
+    volatile char room[2048];
+    room[0] = 0;
+    odd_flexible(size, takes);
+    room[1] = room[0];
+}
+
+__attribute__((noinline)) static void odd_narrow(size_t size, bool takes)
+{
+    odd_flexible(size, takes);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Both take their block under the same stack pointer, and the second leaves the first one's return address as it was. */
+static int odd_lie(void)
+{
+    static void (*const volatile callers[])(size_t, bool) = {odd_narrow, odd_wide, odd_narrow};
+    static const bool takes[] = {false, true, true};
+    char *tops[3];
+    size_t size = 64;
+    volatile int rounds = 3; /* one place calls all of them: the loop is not unrolled */
+    for (int i = 0; i < rounds; i++) {
+        if (i == 2)
+            size += (size_t)(tops[0] - tops[1]);
+        callers[i](size, takes[i]);
+        tops[i] = odd_top;
+    }
+    return tops[1] != tops[2];
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -213,6 +265,8 @@ int main(int argc, char **argv)
         return odd_library(argv[2]);
     if (strcmp(what, "remap") == 0)
         return odd_remap();
+    if (strcmp(what, "lie") == 0)
+        return odd_lie();
     if (strcmp(what, "signal") == 0)
         return odd_signal();
     return 3;
