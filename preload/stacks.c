@@ -6,6 +6,7 @@
  * been unloaded since: another one may stand at its addresses. */
 #include <link.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -242,6 +243,8 @@ static bool grow_nodes(void)
     struct node *grown = recorder_pages(size * sizeof *grown);
     if (!grown)
         return false;
+    if (stacks.nodes) /* large, and read at random: small pages would cost as much as the reading */
+        (void)madvise(grown, size * sizeof *grown, MADV_HUGEPAGE);
     for (uint32_t i = 0; stacks.nodes && i <= stacks.mask; i++)
         if (stacks.nodes[i].number)
             *find_node(grown, size - 1, &stacks.nodes[i]) = stacks.nodes[i];
