@@ -13,6 +13,7 @@ static bool is_failure(const format_moment *m, uint16_t device)
 static void take_moment(const format_moment *m, oom *out)
 {
     out->is_recorded = true;
+    out->failure = m;
     out->state = m->before;
     out->label = m->label;
     out->stack = m->stack;
@@ -161,8 +162,9 @@ bool oom_find(const format_history *h, uint16_t device, uint64_t limit, uint32_t
 static oom_cause find_cause(const oom *o)
 {
     const holes *f = &o->holes;
-    if (o->limit_bytes && is_over(o->live_bytes, o->size_bytes, o->limit_bytes))
-        return o->waiting_bytes && !is_over(o->live_bytes - o->waiting_bytes, o->size_bytes, o->limit_bytes)
+    const uint64_t used = o->live_bytes + (o->waits_beside ? o->waiting_bytes : 0);
+    if (o->limit_bytes && is_over(used, o->size_bytes, o->limit_bytes))
+        return o->waiting_bytes && !is_over(used - o->waiting_bytes, o->size_bytes, o->limit_bytes)
                    ? OOM_HELD_BY_STREAMS
                    : OOM_TOO_MUCH_LIVE;
     if (!f->is_known)
@@ -173,9 +175,24 @@ static oom_cause find_cause(const oom *o)
         return OOM_HELD_BY_STREAMS;
     if (f->largest_elsewhere_bytes >= o->size_bytes)
         return OOM_HELD_BY_STREAMS;
-    if (f->has_segments && f->unused_bytes >= o->size_bytes)
+    if ((f->has_segments || o->waits_beside) && f->unused_bytes >= o->size_bytes)
         return OOM_HELD_BY_CACHE;
     return f->free_bytes >= o->size_bytes || o->limit_bytes ? OOM_FRAGMENTED : OOM_TOO_MUCH_LIVE;
+}
+
+/* What the allocator said of itself is nearer the truth than what addresses tell. */
+static void take_picture(const format_moment *m, oom *o)
+{
+    const uint64_t most = UINT64_C(1) << 62; /* more is no memory, but a file that was made up */
+    if (!m || !m->knows_holes || m->waiting_bytes > most || m->hole_bytes > most)
+        return;
+    o->waits_beside = true;
+    o->waiting_bytes = m->waiting_bytes;
+    o->holes.is_known = true;
+    o->holes.free_bytes = m->hole_bytes;
+    o->holes.largest_bytes = m->largest_hole_bytes;
+    o->holes.unused_bytes = m->unused_bytes;
+    o->holes.largest_elsewhere_bytes = 0;
 }
 
 bool oom_explain(const format_history *h, uint16_t device, oom *o)
@@ -197,6 +214,7 @@ bool oom_explain(const format_history *h, uint16_t device, oom *o)
         q.time_ns--;
     if (!holes_find(h, &q, &o->holes))
         return false;
+    take_picture(o->failure, o);
     o->cause = find_cause(o);
     return true;
 }

@@ -23,6 +23,9 @@ typedef struct oom {
     uint64_t limit_bytes; /* 0: not known */
     const char *limit_from;
     uint64_t live_bytes, waiting_bytes;
+    bool
+        waits_beside; /* what waits is none of what is alive: a trace ends a block where the program frees it */
+    const format_moment *failure; /* if it is recorded */
     uint32_t live_blocks;
     holes holes;
     oom_cause cause;

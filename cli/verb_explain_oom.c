@@ -214,9 +214,11 @@ static void put_cause(const explanation *x)
                cli_size_text(o->holes.unused_bytes, a));
         break;
     case OOM_HELD_BY_STREAMS:
-        printf("  %s were freed, but streams still use them; the largest hole that belongs to another stream "
-               "has %s.\n",
-               cli_size_text(o->waiting_bytes, a), cli_size_text(o->holes.largest_elsewhere_bytes, b));
+        printf("  %s were freed, but streams still use them", cli_size_text(o->waiting_bytes, a));
+        if (o->holes.largest_elsewhere_bytes)
+            printf("; the largest hole that belongs to another stream has %s",
+                   cli_size_text(o->holes.largest_elsewhere_bytes, b));
+        puts(".");
         break;
     case OOM_NOT_KNOWN:
         if (x->is_absurd)

@@ -46,10 +46,12 @@ typedef struct format_moment {
     uint64_t time_ns, size_bytes;
     uint64_t stream;
     uint64_t free_bytes; /* what the device still had, if that is known */
-    uint32_t before;     /* the event of this index */
+    /* How the allocator that refused stood, if it said so: freed bytes that streams use, holes, pieces in which nothing is alive. */
+    uint64_t waiting_bytes, hole_bytes, largest_hole_bytes, unused_bytes;
+    uint32_t before; /* the event of this index */
     uint32_t stack, label;
     uint16_t process, device;
-    bool knows_free;
+    bool knows_free, knows_holes;
 } format_moment;
 
 /* A block that the program has let go of, while streams still use it: it ends later. */

@@ -158,6 +158,7 @@ static void take_event(const struct numbers *n, format_history *h, const berth_t
 {
     uint16_t process = (uint16_t)e->process, device = device_of(n, e->device);
     uint32_t stack = frame_of(n, e->stack), label = text_of(n, e->label);
+    const berth_trace_picture nothing = BERTH_TRACE_PICTURE_INIT, *p = e->picture ? e->picture : &nothing;
     switch (e->kind) {
     case BERTH_TRACE_ALLOC:
         format_history_alloc(h, &(format_block){.address = e->address,
@@ -188,6 +189,11 @@ static void take_event(const struct numbers *n, format_history *h, const berth_t
     case BERTH_TRACE_MARK:
         format_history_moment(h, &(format_moment){.time_ns = e->time_ns,
                                                   .size_bytes = e->size_bytes,
+                                                  .waiting_bytes = p->waiting_bytes,
+                                                  .hole_bytes = p->free_bytes,
+                                                  .largest_hole_bytes = p->largest_bytes,
+                                                  .unused_bytes = p->unused_bytes,
+                                                  .knows_holes = e->picture != NULL,
                                                   .stack = stack,
                                                   .label = label,
                                                   .process = process,
@@ -196,7 +202,7 @@ static void take_event(const struct numbers *n, format_history *h, const berth_t
     case BERTH_TRACE_CAPACITY:
         h->devices[device].capacity_bytes = e->size_bytes;
         break;
-    case BERTH_TRACE_USE:
+    case BERTH_TRACE_USE: /* a stream's blocks wait once freed: a refusal's picture tells how many do */
         break;
     }
 }

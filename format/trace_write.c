@@ -132,8 +132,13 @@ static void fill_segment(const struct trace_writer *w, const format_segment *s, 
     e->stack = begins ? w->frames[s->stack] : 0;
 }
 
-static void fill_moment(const struct trace_writer *w, const format_moment *m, berth_trace_event *e)
+/* *picture is for the event, and as long as it. */
+static void fill_moment(const struct trace_writer *w, const format_moment *m, berth_trace_event *e,
+                        berth_trace_picture *picture)
 {
+    *picture = (berth_trace_picture){sizeof *picture, m->waiting_bytes, m->hole_bytes, m->largest_hole_bytes,
+                                     m->unused_bytes};
+    e->picture = m->knows_holes ? picture : NULL;
     e->kind = m->size_bytes ? BERTH_TRACE_FAIL : BERTH_TRACE_MARK;
     e->process = m->process;
     e->device = w->devices[m->device];
@@ -150,11 +155,12 @@ static berth_status put_steps(struct trace_writer *w, format_progress progress, 
     berth_status status = format_steps_begin(&steps, w->h) ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
     while (!status && format_steps_next(&steps, &step)) {
         berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+        berth_trace_picture picture;
         e.thread = 0;
         if (step.kind == FORMAT_STEP_ALLOC || step.kind == FORMAT_STEP_FREE)
             fill_block(w, &w->h->blocks[step.index], step.kind == FORMAT_STEP_ALLOC, &e);
         else if (step.kind == FORMAT_STEP_MOMENT)
-            fill_moment(w, &w->h->moments[step.index], &e);
+            fill_moment(w, &w->h->moments[step.index], &e, &picture);
         else
             fill_segment(w, &w->h->segments[step.index], step.kind == FORMAT_STEP_MAP, &e);
         status = put_event(w, &e, step.time_ns);

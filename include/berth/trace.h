@@ -21,12 +21,26 @@ typedef enum berth_trace_kind {
     BERTH_TRACE_USE = 3,      /* address, stream: that stream uses the block too */
     BERTH_TRACE_MAP = 4,      /* address, size: pages taken from the system, a cache's segment */
     BERTH_TRACE_UNMAP = 5,    /* address, size: given back, perhaps a part of what was taken */
-    BERTH_TRACE_FAIL = 6,     /* size, stack, label: an allocation that was refused */
+    BERTH_TRACE_FAIL = 6,     /* size, stack, label, picture: an allocation that was refused */
     BERTH_TRACE_MARK = 7,     /* label: a moment that the program has named */
     BERTH_TRACE_CAPACITY = 8, /* size: what the device has in all */
 } berth_trace_kind;
 
 #define BERTH_TRACE_CALLER UINT32_MAX /* as a thread: the calling one */
+
+/* How it stood inside an allocator when it refused. */
+typedef struct berth_trace_picture {
+    size_t struct_size;
+    uint64_t waiting_bytes; /* freed, but streams use them */
+    uint64_t free_bytes;    /* in holes */
+    uint64_t largest_bytes; /* of one hole */
+    uint64_t unused_bytes;  /* of pieces of memory in which nothing is alive */
+} berth_trace_picture;
+
+#define BERTH_TRACE_PICTURE_INIT                \
+    {                                           \
+        sizeof(berth_trace_picture), 0, 0, 0, 0 \
+    }
 
 /* One event. Numbers of texts, stacks and devices are those of the definitions below; 0 is none, and device 0 is the
  * host. What a kind does not use is 0. */
@@ -43,11 +57,13 @@ typedef struct berth_trace_event {
     uint64_t size_bytes;
     uint64_t stream; /* 0: none, or the device's default */
     uint64_t id;     /* the allocator's own number; 0: none */
+    /* NULL: not known. What is read belongs to the reader, until its next call. */
+    const berth_trace_picture *picture;
 } berth_trace_event;
 
-#define BERTH_TRACE_EVENT_INIT                                                                      \
-    {                                                                                               \
-        sizeof(berth_trace_event), BERTH_TRACE_ALLOC, 0, BERTH_TRACE_CALLER, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define BERTH_TRACE_EVENT_INIT                                                                            \
+    {                                                                                                     \
+        sizeof(berth_trace_event), BERTH_TRACE_ALLOC, 0, BERTH_TRACE_CALLER, 0, 0, 0, 0, 0, 0, 0, 0, NULL \
     }
 
 /* One frame of a stack: where, and what stands there as far as it is known. */
@@ -193,7 +209,7 @@ BERTH_API berth_status berth_trace_pause(const char *path, bool paused);
 /* ---- Allocators that write -------------------------------------------------------------------------- */
 
 /* An allocator around `inner` that writes what is allocated, freed, used on streams and refused to `trace`, with label,
- * device, stream and id. `stack_depth` is how many frames of the call stack each allocation has; 0: none. What cannot
+ * device, stream and id; with its first 256 refusals, for which `inner` is asked for a snapshot, how it stood. `stack_depth` is how many frames of the call stack each allocation has; 0: none. What cannot
  * be written is not told to the caller. Retains both. The caller owns one reference. Any thread. BERTH_OK,
  * BERTH_INVALID_ARGUMENT, BERTH_IO, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_trace_allocator_create(berth_allocator *inner, berth_trace *trace,

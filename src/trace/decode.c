@@ -99,6 +99,7 @@ static const unsigned char *take_body(const unsigned char *at, const unsigned ch
         return at;
     }
     case BERTH_TRACE_FAIL:
+        s->refusals++;
         return take_sized(at, end, true, e);
     case BERTH_TRACE_CAPACITY:
         return take_sized(at, end, false, e);

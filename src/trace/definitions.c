@@ -112,6 +112,20 @@ static bool define_thread(berth_trace_reader *r, const uint64_t *v, uint32_t seq
     return true;
 }
 
+static bool define_picture(berth_trace_reader *r, const uint64_t *v)
+{
+    uint32_t key[4] = {small(v[0]), small(v[1]), small(v[2]), small(v[3])};
+    uint32_t found = berth__trace_table_find(&r->picture_table, key, sizeof key);
+    uint32_t number = found ? found - 1 : r->pictures.count;
+    if (number >= r->size_bytes * 16)
+        return true; /* as of threads */
+    berth_trace_picture *p = list_place(&r->pictures, number, sizeof *p);
+    if (!p || (!found && !berth__trace_table_add(&r->picture_table, key, sizeof key, number + 1)))
+        return false;
+    *p = (berth_trace_picture){sizeof *p, v[4], v[5], v[6], v[7]};
+    return true;
+}
+
 static bool define(berth_trace_reader *r, unsigned kind, const uint64_t *v, const char *text,
                    uint32_t sequence)
 {
@@ -128,6 +142,8 @@ static bool define(berth_trace_reader *r, unsigned kind, const uint64_t *v, cons
         return define_process(r, v);
     case BERTH__TRACE_THREAD:
         return define_thread(r, v, sequence);
+    case BERTH__TRACE_PICTURE:
+        return define_picture(r, v);
     default:
         return true; /* of a later version */
     }
@@ -169,6 +185,7 @@ void berth__trace_definitions_finish(berth_trace_reader *r)
     berth__heap_free(r->devices.items);
     berth__heap_free(r->processes.items);
     berth__heap_free(r->thread_names.items);
+    berth__heap_free(r->pictures.items);
 }
 
 /* ---- Answers ------------------------------------------------------------------------------------------ */
@@ -210,6 +227,14 @@ uint32_t berth_trace_process_count(const berth_trace_reader *reader)
 uint32_t berth_trace_thread_count(const berth_trace_reader *reader)
 {
     return reader ? reader->thread_names.count : 0;
+}
+
+const berth_trace_picture *berth__trace_find_picture(const berth_trace_reader *r, uint32_t process,
+                                                     uint32_t thread, uint32_t sequence, uint32_t refusal)
+{
+    uint32_t key[4] = {process, thread, sequence, refusal};
+    uint32_t found = r->pictures.count ? berth__trace_table_find(&r->picture_table, key, sizeof key) : 0;
+    return found ? &((const berth_trace_picture *)r->pictures.items)[found - 1] : NULL;
 }
 
 /* Copies definition `number`; those that were never made have no struct_size. */

@@ -7,6 +7,7 @@
  *                              process  number, pid, parent, command
  *     kind, the length of what follows, then
  *                              thread   process, thread, name
+ *                              picture  process, thread, chunk, which refusal in it, waiting, free, largest, unused
  *
  * Kinds from BERTH__TRACE_SIZED on tell their length, so that a reader passes over those that it does not know.
  * A definition stands in the file before any event that uses it. A second one of the same number takes the place of the
@@ -23,6 +24,7 @@ enum {
     BERTH__TRACE_DEVICE = 4,
     BERTH__TRACE_PROCESS = 5,
     BERTH__TRACE_THREAD = 6,
+    BERTH__TRACE_PICTURE = 7,
     BERTH__TRACE_SIZED = 6,
     BERTH__TRACE_NUMBERS_MOST = 8,
     BERTH__TRACE_DEFINITION_MOST =
@@ -32,7 +34,7 @@ enum {
 /* How many numbers stand behind the kind; 0 for a kind that is none. */
 static inline unsigned berth__trace_numbers(unsigned kind)
 {
-    static const unsigned char numbers[] = {0, 2, 8, 7, 4, 4, 3};
+    static const unsigned char numbers[] = {0, 2, 8, 7, 4, 4, 3, 8};
     return kind < sizeof numbers ? numbers[kind] : 0;
 }
 

@@ -35,6 +35,7 @@ typedef struct berth__trace_state {
     uint64_t tick;
     uint64_t address, size, id, stream;
     uint32_t stack, device, label;
+    uint32_t refusals; /* so far in the chunk: a picture names one by it */
     berth__trace_recent allocated, freed;
 } berth__trace_state;
 
@@ -129,6 +130,7 @@ static inline unsigned char *berth__trace_encode(unsigned char *to, berth__trace
     case BERTH_TRACE_UNMAP:
         return berth__trace_put_address(berth__trace_put(to, e->size_bytes), s, &s->allocated, e->address);
     case BERTH_TRACE_FAIL:
+        s->refusals++;
         return berth__trace_put(berth__trace_put(to, e->size_bytes), e->stack);
     case BERTH_TRACE_CAPACITY:
         return berth__trace_put(to, e->size_bytes);

@@ -278,6 +278,9 @@ static void merge_tell(berth_trace_reader *r, const berth__trace_cursor *c, bert
     event->process = c->process;
     event->thread = c->thread;
     event->time_ns = to_ns(r, c->tick);
+    if (event->kind == BERTH_TRACE_FAIL)
+        event->picture =
+            berth__trace_find_picture(r, c->process, c->thread, c->sequence, c->state.refusals - 1);
     if (event->time_ns < r->last_ns)
         event->time_ns = r->last_ns;
     r->last_ns = event->time_ns;

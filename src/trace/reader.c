@@ -462,6 +462,7 @@ void berth_trace_reader_destroy(berth_trace_reader *reader)
     berth__trace_table_finish(&reader->threads);
     berth__trace_table_finish(&reader->taken);
     berth__trace_table_finish(&reader->thread_table);
+    berth__trace_table_finish(&reader->picture_table);
     berth__trace_definitions_finish(reader);
     berth__heap_free(reader->pieces);
     berth__heap_free(reader->cursors);

@@ -73,6 +73,8 @@ struct berth_trace_reader {
     berth__trace_list texts, frames, modules, devices, processes;
     berth__trace_list thread_names;   /* struct berth__trace_named, in the order in which they came */
     berth__trace_table thread_table;  /* process and thread, to one of them + 1 */
+    berth__trace_list pictures;       /* berth_trace_picture, in the order in which they came */
+    berth__trace_table picture_table; /* process, thread, chunk and refusal, to one of them + 1 */
     struct berth__trace_words *words; /* where texts lie */
     char (*damage)[BERTH__TRACE_DAMAGE_WORDS];
     bool damage_of_walk[BERTH__TRACE_DAMAGE_MOST];
@@ -99,6 +101,9 @@ berth_status berth__trace_look_again(berth_trace_reader *r);
 /* Takes the definitions of a payload; `sequence` is that of its chunk. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__trace_take_definitions(berth_trace_reader *r, uint64_t offset, uint32_t sequence,
                                            const unsigned char *bytes, size_t size_bytes);
+/* How it stood at a refusal; NULL: not told. */
+const berth_trace_picture *berth__trace_find_picture(const berth_trace_reader *r, uint32_t process,
+                                                     uint32_t thread, uint32_t sequence, uint32_t refusal);
 void berth__trace_definitions_finish(berth_trace_reader *r);
 
 #endif

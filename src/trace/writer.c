@@ -123,6 +123,8 @@ static void trace_unlock(berth_trace *t)
         berth__spin_unlock(&t->lock, BERTH__RANK_TABLE);
 }
 
+static berth_status define_again(berth_trace *t, unsigned kind, const uint64_t *values);
+
 /* ---- Slots ------------------------------------------------------------------------------------------- */
 
 static struct berth__trace_slot *slot_create(uint32_t process, uint32_t thread)
@@ -186,6 +188,27 @@ static void name_thread(berth_trace *t, struct berth__trace_slot *s)
         (void)berth_trace_define_thread(t, &thread);
 }
 
+/* How it stood at the refusal that comes next: before it, as all definitions. What cannot be told is missing. */
+static BERTH__COLD void tell_picture(berth_trace *t, const struct berth__trace_slot *s,
+                                     const berth_trace_picture *p)
+{
+    const berth__trace_chunk *c = &s->chunk;
+    uint64_t values[] = {c->header->process, c->header->thread, c->header->sequence, c->state.refusals,
+                         p->waiting_bytes,   p->free_bytes,     p->largest_bytes,    p->unused_bytes};
+    bool is_shared = !t->times_given && s->thread >= t->slot_count; /* then we hold the lock */
+    if (p->struct_size >= sizeof *p && !is_shared)
+        (void)define_again(t, BERTH__TRACE_PICTURE, values);
+}
+
+/* There is room. */
+static inline void add_event(berth_trace *t, struct berth__trace_slot *s, const berth_trace_event *e,
+                             uint64_t tick)
+{
+    if (BERTH_UNLIKELY(e->kind == BERTH_TRACE_FAIL && e->picture))
+        tell_picture(t, s, e->picture);
+    berth__trace_chunk_add(&s->chunk, e, tick);
+}
+
 static BERTH__COLD berth_status live_write_slowly(berth_trace *t, const berth_trace_event *e, uint32_t thread)
 {
     if (atomic_load_explicit(&t->failed, memory_order_relaxed))
@@ -196,7 +219,7 @@ static BERTH__COLD berth_status live_write_slowly(berth_trace *t, const berth_tr
     berth_status status = slot_begin(t, s, BERTH__TRACE_EVENTS, 0);
     if (status)
         return status;
-    berth__trace_chunk_add(&s->chunk, e, berth__trace_tick());
+    add_event(t, s, e, berth__trace_tick());
     if (thread < t->slot_count) /* the last one is many threads', and we hold the lock */
         name_thread(t, s);
     return BERTH_OK;
@@ -217,7 +240,7 @@ static berth_status live_write(berth_trace *t, const berth_trace_event *e)
     struct berth__trace_slot *s = atomic_load_explicit(&t->slots[thread], memory_order_acquire);
     if (BERTH_UNLIKELY(!s || !berth__trace_chunk_has_room(&s->chunk, BERTH__TRACE_EVENT_MOST)))
         return live_write_slowly(t, e, thread);
-    berth__trace_chunk_add(&s->chunk, e, berth__trace_tick());
+    add_event(t, s, e, berth__trace_tick());
     return BERTH_OK;
 }
 
@@ -232,7 +255,7 @@ static berth_status given_write(berth_trace *t, const berth_trace_event *e)
         if (status)
             return status;
     }
-    berth__trace_chunk_add(&s->chunk, e, tick);
+    add_event(t, s, e, tick);
     s->last = s->chunk.state.tick;
     return BERTH_OK;
 }

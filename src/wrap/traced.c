@@ -4,8 +4,9 @@
 #include "base/stack.h"
 #include "berth/trace.h"
 #include "core/allocator.h"
+#include "wrap/why.h"
 
-enum { KNOWN = 4096 };
+enum { KNOWN = 4096, PICTURES_MOST = 256 };
 
 /* Numbers of things that never move or change: labels, which requests keep by reference, and call stacks, which the
  * depot keeps for ever. Open addressing; entries are added and never leave, so that readers need no lock. */
@@ -18,6 +19,8 @@ struct traced {
     berth__wrapper base;
     berth_trace *trace; /* retained */
     uint32_t stack_depth, device;
+    _Atomic uint32_t
+        pictures; /* taken so far: each walks over all blocks, and who retries may be refused all the time */
     struct known labels[KNOWN], stacks[KNOWN];
 };
 
@@ -81,13 +84,34 @@ static uint32_t number_of(struct traced *t, struct known *table, const void *key
 
 /* ---- Events ------------------------------------------------------------------------------------------ */
 
+/* How the inner allocator stands now that it has refused. False: it does not tell. The last error stays its own. */
+static BERTH__COLD bool take_picture(struct traced *t, size_t size_bytes, berth_trace_picture *out)
+{
+    berth__picture p;
+    if (atomic_fetch_add_explicit(&t->pictures, 1, memory_order_relaxed) >= PICTURES_MOST) {
+        atomic_store_explicit(&t->pictures, PICTURES_MOST, memory_order_relaxed);
+        return false;
+    }
+    const berth_error said = *berth_last_error();
+    berth__picture_take(t->base.inner, size_bytes, &p);
+    (void)berth__fail_driver(said.status, said.driver_code, said.driver_words, "%s", said.message);
+    out->waiting_bytes = p.waiting_bytes;
+    out->free_bytes = p.idle_bytes;
+    out->largest_bytes = p.largest_bytes;
+    out->unused_bytes = p.unused_bytes;
+    return p.is_known;
+}
+
 /* What fails here fails silently: the trace says once that it cannot be written, and the program goes on. The last error
  * stays the inner operation's: only failures of the trace itself change it, and those come once. */
 static void trace_event(struct traced *t, berth_trace_kind kind, const void *p, size_t size_bytes,
                         const char *label, const berth_stream *stream, uint64_t id)
 {
     berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    berth_trace_picture picture = BERTH_TRACE_PICTURE_INIT;
     e.kind = kind;
+    if (kind == BERTH_TRACE_FAIL && take_picture(t, size_bytes, &picture))
+        e.picture = &picture;
     e.device = t->device;
     e.address = (uintptr_t)p;
     e.size_bytes = size_bytes;

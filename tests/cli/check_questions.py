@@ -142,7 +142,8 @@ said = ask("explain-oom", p.save("cache.pickle"), "--json")
 check(said["cause"] == "held by a cache" and said["unused_segment_bytes"] == 48 * MIB, f"cache: {said['cause']}")
 
 # While it happens, and from the trace of it.
-for scenario, cause, holder in (("leak", "too much is alive", "loss"), ("pinned", "fragmented", "cache")):
+for scenario, cause, holder in (("leak", "too much is alive", "loss"), ("pinned", "fragmented", "cache"),
+                                ("streams", "held by streams", "cache")):
     told = subprocess.run([live_program, scenario, "live.trace"], capture_output=True, text=True, check=True).stdout
     facts = dict(line.strip().split(": ", 1) for line in told.splitlines())
     said = ask("explain-oom", "live.trace", "--json", "--limit", str(MIB))
@@ -155,6 +156,12 @@ for scenario, cause, holder in (("leak", "too much is alive", "loss"), ("pinned"
     check(all(f"{held} bytes" in facts["largest labels"] for _, held in labels), f"{scenario}: {facts['largest labels']}, {labels}")
     if scenario == "leak":
         check(said["growing"] == "loss" and said["changes"][0]["of"] == "loss", f"{scenario}: {said['growing']}")
+    elif scenario == "streams":
+        check(said["waiting_bytes"] == 900 << 10 and "held by streams: 900 KiB" in facts["cause"], f"{scenario}: {said['waiting_bytes']}, {told}")
+        check(said["largest_hole_bytes"] < 800 << 10, f"{scenario}: {said['largest_hole_bytes']}")
+        subprocess.run([berth, "convert", "live.trace", "-o", "again.trace"], check=True, capture_output=True)
+        again = ask("explain-oom", "again.trace", "--json", "--limit", str(MIB))
+        check({**again, "input": ""} == {**said, "input": ""}, f"{scenario}: converted, it is {again}")
     else:
         check(said["pinned_by"][0]["name"] == "cache" and "pinned by cache" in facts["cause"], f"{scenario}: {said['pinned_by']}")
 

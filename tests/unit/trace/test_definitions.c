@@ -210,6 +210,66 @@ static void test_versions(void **state)
     }
 }
 
+/* ---- How it stood at refusals --------------------------------------------------------------------------- */
+
+enum { REFUSALS = 30000 }; /* several chunks */
+
+/* Some tell how it stood, by their number, and some do not. */
+static void write_refusals(berth_trace *t, bool times_given)
+{
+    for (unsigned i = 0; i < REFUSALS; i++) {
+        berth_trace_picture p = {sizeof p, i, 2 * i, 3 * i, UINT64_MAX - i};
+        berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+        e.kind = i % 3 ? BERTH_TRACE_FAIL : BERTH_TRACE_ALLOC;
+        e.thread = times_given ? i % 5 : BERTH_TRACE_CALLER;
+        e.process = times_given ? i % 2 : 0;
+        e.time_ns = i;
+        e.address = e.size_bytes = 4096 + i;
+        e.picture = i % 3 == 1 ? &p : NULL;
+        assert_int_equal(berth_trace_write(t, &e), BERTH_OK);
+    }
+}
+
+static void check_refusals(berth_trace_reader *r)
+{
+    for (unsigned i = 0; i < REFUSALS; i++) {
+        berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+        assert_int_equal(berth_trace_next(r, &e), BERTH_OK);
+        uint64_t number = e.size_bytes - 4096;
+        assert_int_equal(e.picture != NULL, number % 3 == 1);
+        if (!e.picture)
+            continue;
+        assert_int_equal(e.picture->waiting_bytes, number);
+        assert_int_equal(e.picture->free_bytes, 2 * number);
+        assert_int_equal(e.picture->largest_bytes, 3 * number);
+        assert_true(e.picture->unused_bytes == UINT64_MAX - number);
+    }
+}
+
+static void test_each_refusal_has_its_own_picture(void **state)
+{
+    (void)state;
+    for (int given = 0; given < 2; given++) {
+        berth_trace_options options = BERTH_TRACE_OPTIONS_INIT;
+        berth_trace *t = NULL;
+        options.times_given = given;
+        assert_int_equal(berth_trace_create(path, &options, &t), BERTH_OK);
+        write_refusals(t, given);
+        if (!given) { /* while it is written, too; then its chunk is taken more than once */
+            berth_trace_reader *r = open_trace();
+            check_refusals(r);
+            assert_int_equal(berth_trace_follow(r), BERTH_OK);
+            berth_trace_rewind(r);
+            check_refusals(r);
+            berth_trace_reader_destroy(r);
+        }
+        berth_trace_release(t);
+        berth_trace_reader *r = open_trace();
+        check_refusals(r);
+        berth_trace_reader_destroy(r);
+    }
+}
+
 /* ---- Bytes --------------------------------------------------------------------------------------------- */
 
 /* How many damages and names there are once these bytes were taken. */
@@ -233,7 +293,7 @@ static void test_kinds_of_later_versions_are_passed_over(void **state)
     assert_int_equal(berth_trace_create(path, NULL, &t), BERTH_OK);
     berth_trace_release(t);
     static const unsigned char thread[] = {6, 3, 0, 5, 1};
-    static const unsigned char later[] = {200, 2, 255, 255, 7, 0, 6, 3, 0, 5, 1};
+    static const unsigned char later[] = {200, 2, 255, 255, 201, 0, 6, 3, 0, 5, 1};
     static const unsigned char longer[] = {6, 5, 0, 5, 1, 99, 99, 6, 3, 0, 6, 1};
     static const unsigned char unknown[] = {0, 3, 0, 5, 1};
     static const unsigned char beyond[] = {6, 4, 0, 5, 1};
@@ -260,6 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_last_name_counts, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_names_that_are_given, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_versions, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(test_each_refusal_has_its_own_picture, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_kinds_of_later_versions_are_passed_over, make_path, remove_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,6 +93,52 @@ static void what_happened_is_told(void **state)
     berth_trace_reader_destroy(r);
 }
 
+/* What the pool looks like when it refuses: one hole on each side of a block. Asked so often, and no more. */
+static void a_refusal_tells_how_it_stood(void **state)
+{
+    (void)state;
+    enum { KIB = 1024, TIMES = 300, TOLD = 256 };
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    berth_allocator *ground = NULL, *pool = NULL;
+    void *blocks[3], *none = NULL;
+    assert_int_equal(berth_dry_run_allocator_create(0, &ground), BERTH_OK);
+    options.upstream = ground;
+    options.hard_limit_bytes = options.segment_bytes = 1024 * KIB;
+    assert_int_equal(berth_pool_create(&options, &pool), BERTH_OK);
+    berth_allocator *a = new_traced(pool, 0);
+    static const size_t sizes[] = {400 * KIB, 4 * KIB, 500 * KIB};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(berth_allocate(a, sizes[i], 64, NULL, &blocks[i]), BERTH_OK);
+    assert_int_equal(berth_deallocate(a, blocks[0], 0, NULL), BERTH_OK);
+    assert_int_equal(berth_deallocate(a, blocks[2], 0, NULL), BERTH_OK);
+    berth_status refused = berth_allocate(pool, 700 * KIB, 64, NULL, &none);
+    char words[sizeof berth_last_error()->message];
+    strcpy(words, berth_last_error()->message);
+    for (int i = 0; i < TIMES; i++)
+        assert_int_equal(berth_allocate(a, 700 * KIB, 64, NULL, &none), refused);
+    assert_string_equal(berth_last_error()->message, words);
+    assert_int_equal(berth_deallocate(a, blocks[1], 0, NULL), BERTH_OK);
+    berth_allocator_release(a);
+    berth_allocator_release(pool);
+    berth_allocator_release(ground);
+
+    berth_trace_reader *r = NULL;
+    assert_int_equal(berth_trace_reader_open(path, NULL, &r), BERTH_OK);
+    int told = 0;
+    for (berth_trace_event e = BERTH_TRACE_EVENT_INIT; berth_trace_next(r, &e) == BERTH_OK;) {
+        if (!e.picture)
+            continue;
+        assert_int_equal(e.kind, BERTH_TRACE_FAIL);
+        assert_int_equal(e.picture->waiting_bytes, 0);
+        assert_int_equal(e.picture->unused_bytes, 0);
+        assert_in_range(e.picture->largest_bytes, 500 * KIB, 620 * KIB);
+        assert_in_range(e.picture->free_bytes, 900 * KIB, 1020 * KIB);
+        told++;
+    }
+    assert_int_equal(told, TOLD);
+    berth_trace_reader_destroy(r);
+}
+
 /* A reallocation is a free and an allocation; one that fails leaves the block where it was. */
 static void reallocations_are_pairs(void **state)
 {
@@ -298,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_happened_is_told, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(a_refusal_tells_how_it_stood, make_path, remove_path),
         cmocka_unit_test_setup_teardown(reallocations_are_pairs, make_path, remove_path),
         cmocka_unit_test_setup_teardown(a_refused_resize_leaves_the_block_as_large_as_it_was, make_path,
                                         remove_path),
