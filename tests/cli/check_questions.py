@@ -1,10 +1,10 @@
 """check_questions.py BERTH LIVE: what `berth explain-oom` and `berth what-if` say is true.
 
 - Programs made to fail for one reason: the reason, the holder and the pin are named first.
-- Random programs: every change that is offered is made here, by this script's own arithmetic, and the peak that was promised comes
-  out; `berth plan` reaches the planned figure.
+- Random programs, as problems, traces and snapshots: every change that is offered is made here, by this script's own arithmetic, and the
+  peak that was promised comes out; `berth plan` reaches the planned figure.
 - A program that runs out of memory says the same of itself (berth_explain) as explain-oom does of its trace.
-- PyTorch's allocator as modelled takes what a second, slow statement of its rules takes."""
+- PyTorch's allocator as modelled takes what a second, slow statement of its rules takes, and is as far off a snapshot as is said."""
 import json
 import os
 import pickle
@@ -216,58 +216,118 @@ def plan_reaches(rows, bytes_promised, what):
     check(done.returncode == 0, f"{what}: no plan of {bytes_promised} bytes")
 
 
-kinds = set()
-for seed in range(60):
-    rng = random.Random(seed)
-    count, times, labels, longest = rng.randrange(3, 60), rng.randrange(4, 200), rng.randrange(2, 8), 200
-    if seed >= 55:  # many blocks that live for a moment: most of the states are not looked at one by one
-        count, times, labels, longest = rng.randrange(2000, 4000), 5000, rng.randrange(100, 1000), rng.randrange(2, 40)
+def in_csv(rows):
+    write_rows("random.csv", rows)
+    return "random.csv"
+
+
+def in_snapshot(rows):
+    """The same program as PyTorch would record it: every event in turn, blocks where none was before."""
+    p = Program()
+    turns = sorted([(lower, 1, i) for i, (lower, *_) in enumerate(rows)] + [(row[1], 0, i) for i, row in enumerate(rows)])
+    for _, begins, i in turns:
+        size, site = rows[i][2], rows[i][4]
+        if begins:
+            p.add("alloc", (i + 1) << 20, size, site.split(" ")[0])
+        else:
+            p.free((i + 1) << 20, size)
+    return p.save("random.pickle")
+
+
+def in_trace(rows, of=in_csv, name="random.trace"):
+    subprocess.run([berth, "convert", of(rows), "-o", name], check=True, capture_output=True)
+    return name
+
+
+# As labels, and as call sites, which the answers name with file and line.
+FORMS = {"CSV": in_csv, "trace": in_trace, "snapshot": in_snapshot,
+         "trace of a snapshot": lambda rows: in_trace(rows, in_snapshot)}
+
+
+def random_rows(rng, count, times, labels, longest, form, lasts):
     rows = []
     for _ in range(count):
         lower = rng.randrange(times)
-        upper = times if rng.random() < 0.3 and seed < 55 else rng.randrange(lower + 1, min(lower + longest, times) + 1)
-        rows.append((lower, upper, rng.randrange(1, 4000), None, f"g{rng.randrange(labels)}"))
-    write_rows("random.csv", rows)
-    lives = sorted(in_states(rows))
-    said = ask("what-if", "random.csv", "--json")
-    check(said["live_bytes"] == said["bound_bytes"] == peak_of(rows), f"{seed}: the peak is {peak_of(rows)}, not {said['bound_bytes']}")
+        upper = times if rng.random() < 0.3 and lasts else rng.randrange(lower + 1, min(lower + longest, times) + 1)
+        size, label = rng.randrange(1, 4000), f"g{rng.randrange(labels)}"
+        if "snapshot" in form:
+            label += f" (app.py:{sum(map(ord, label))})"
+        rows.append((lower, upper, size, None, label))
+    return rows
+
+
+kinds = {}
+
+
+def check_what_if(what, asked, rows, lives, plans):
+    """Without a limit every step lowers the peak."""
+    said = ask("what-if", *asked)
+    check(said["live_bytes"] == said["bound_bytes"] == peak_of(rows), f"{what}: the peak is {peak_of(rows)}, not {said['bound_bytes']}")
     now, before = lives, peak_of(rows)
     for step in said["steps"]:
-        kinds.add(step["change"])
+        kinds.setdefault(step["change"], set()).add(step["by"])
         now = changed(now, step)
-        check(peak_of(now) == step["bound_bytes"] < before, f"{seed}: {step['words']} gives {peak_of(now)}, not {step['bound_bytes']}")
+        check(peak_of(now) == step["bound_bytes"] < before, f"{what}: {step['words']} gives {peak_of(now)}, not {step['bound_bytes']}")
         before = step["bound_bytes"]
-    check(said["steps_planned_bytes"] >= said["steps_bound_bytes"] == before, f"{seed}: the steps' bound")
-    if seed < 20:
-        plan_reaches(now, said["steps_planned_bytes"], f"{seed}: all steps")
+    check(said["steps_planned_bytes"] >= said["steps_bound_bytes"] == before, f"{what}: the steps' bound")
+    if plans:
+        plan_reaches(now, said["steps_planned_bytes"], f"{what}: all steps")
 
-    limit = peak_of(rows) * rng.randrange(40, 100) // 100
-    said = ask("what-if", "random.csv", "--json", "--limit", str(limit))
+
+def check_what_if_limit(what, asked, lives, limit):
+    said = ask("what-if", *asked, "--limit", str(limit))
     now = lives
     for step in said["steps"]:
         now = changed(now, step)
-        check(peak_of(now) == step["bound_bytes"], f"{seed}: under {limit} {step['words']} gives {peak_of(now)}, not {step['bound_bytes']}")
-    check((said["fits"] == "no") == (peak_of(now) > limit), f"{seed}: {said['fits']}, but it takes {peak_of(now)} of {limit}")
-    check(said["fits"] != "yes" or said["steps_planned_bytes"] <= limit, f"{seed}: the plan does not fit")
+        check(peak_of(now) == step["bound_bytes"], f"{what}: under {limit} {step['words']} gives {peak_of(now)}, not {step['bound_bytes']}")
+    check((said["fits"] == "no") == (peak_of(now) > limit), f"{what}: {said['fits']}, but it takes {peak_of(now)} of {limit}")
+    check(said["fits"] != "yes" or said["steps_planned_bytes"] <= limit, f"{what}: the plan does not fit")
 
-    said = ask("explain-oom", "random.csv", "--json", "--limit", str(limit))
-    check(said["fails"] and said["cause"] == "too much is alive", f"{seed}: {said.get('cause')}")
-    live, first = 0, None
-    for time, begins, i in sorted([(r[0], 1, i) for i, r in enumerate(rows)] + [(r[1], 0, i) for i, r in enumerate(rows)]):
+
+def first_over(rows, limit):
+    """What is alive when a block does not fit, and that block."""
+    live = 0
+    for _, begins, i in sorted([(r[0], 1, i) for i, r in enumerate(rows)] + [(r[1], 0, i) for i, r in enumerate(rows)]):
         if begins and live + rows[i][2] > limit:
-            first = (live, rows[i][2], rows[i][4])
-            break
+            return live, rows[i][2], rows[i][4]
         live += rows[i][2] if begins else -rows[i][2]
-    check((said["live_bytes"], said["asked_bytes"], said["asked_for"]) == first, f"{seed}: fails otherwise than {first}")
+    return None
+
+
+def check_explained(what, asked, rows, lives, limit, plans):
+    said = ask("explain-oom", *asked, "--limit", str(limit))
+    check(said["fails"] and said["cause"] == "too much is alive", f"{what}: {said.get('cause')}")
+    first = first_over(rows, limit)
+    found = said["live_bytes"], said["asked_bytes"], said["asked_for"]
+    check(found == first, f"{what}: fails otherwise than {first}: {found}")
     costs = [(c["planned_bytes"] > limit, c["cost_bytes"]) for c in said["changes"]]
-    check(costs == sorted(costs), f"{seed}: the cheapest is not first: {costs}")
+    check(costs == sorted(costs), f"{what}: the cheapest is not first: {costs}")
     for one in said["changes"]:
-        kinds.add(one["change"])
-        check(peak_of(changed(lives, one)) == one["bound_bytes"] <= limit, f"{seed}: {one['words']} alone gives {one['bound_bytes']}")
-        check(one["planned_bytes"] >= one["bound_bytes"], f"{seed}: a plan below the bound")
-        if seed < 10:
-            plan_reaches(changed(lives, one), one["planned_bytes"], f"{seed}: {one['words']}")
-check(kinds == {"shrink", "free_halfway", "recompute", "free_previous"}, f"not every kind was offered: {kinds}")
+        kinds.setdefault(one["change"], set()).add(one["by"])
+        check(peak_of(changed(lives, one)) == one["bound_bytes"] <= limit, f"{what}: {one['words']} alone gives {one['bound_bytes']}")
+        check(one["planned_bytes"] >= one["bound_bytes"], f"{what}: a plan below the bound")
+        if plans:
+            plan_reaches(changed(lives, one), one["planned_bytes"], f"{what}: {one['words']}")
+
+
+def check_promises(form, seed):
+    rng = random.Random(f"{form} {seed}" if form != "CSV" else seed)
+    count, times, labels, longest = rng.randrange(3, 60), rng.randrange(4, 200), rng.randrange(2, 8), 200
+    if seed >= 55:  # many blocks that live for a moment: most of the states are not looked at one by one
+        count, times, labels, longest = rng.randrange(2000, 4000), 5000, rng.randrange(100, 1000), rng.randrange(2, 40)
+    rows = random_rows(rng, count, times, labels, longest, form, seed < 55)
+    what, lives, limit = f"{form} {seed}", sorted(in_states(rows)), peak_of(rows) * rng.randrange(40, 100) // 100
+    asked = [FORMS[form](rows), "--json", "--align", "1"]
+    check_what_if(what, asked, rows, lives, seed < 20)
+    check_what_if_limit(what, asked, lives, limit)
+    check_explained(what, asked, rows, lives, limit, seed < 10)
+
+
+for form in FORMS:
+    for seed in range(60 if form == "CSV" else 8):
+        check_promises(form, seed)
+check(kinds == {change: {"label", "site"} for change in ("shrink", "free_halfway", "recompute", "free_previous")},
+      f"not every kind was offered, of labels and of call sites: {kinds}")
 
 # A smaller batch, and the groups that it does not touch.
 rows = [(0, 10, 1000, None, "weights"), (1, 6, 4001, None, "act"), (2, 8, 3000, None, "act")]
@@ -349,4 +409,14 @@ for seed in range(12):
     for expandable in (False, True):
         name = "PyTorch's cache, expandable segments" if expandable else "PyTorch's cache"
         check(figures[name] == pytorch_peak(events, expandable), f"{seed}: {name} takes {figures[name]}, not {pytorch_peak(events, expandable)}")
+
+# A snapshot says itself what PyTorch took from the device, which the model is compared with: here it took more or less than the rules
+# that we know would have, by so much.
+for taken, asked, wrong in (((40,), (30,), -0.25), ((16,), (5,), 0.25), ((20, 2), (5, 0.5), 0.0), ((63, 2), (30, 0.5), 32 / 65 - 1)):
+    p = Program()
+    for i, (segment, block) in enumerate(zip(taken, asked)):
+        p.add("segment_alloc", (i + 1) << 40, segment * MIB)
+        p.add("alloc", (i + 1) << 40, int(block * MIB))
+    said = ask("what-if", p.save("known.pickle"), "--json")
+    check(abs(said["model_error"] - wrong) < 1e-6, f"{taken} MiB for {asked}: the model is {said['model_error']} off, not {wrong}")
 finish()
