@@ -215,6 +215,12 @@ BERTH_API berth_status berth_trace_pause(const char *path, bool paused);
 BERTH_API berth_status berth_trace_allocator_create(berth_allocator *inner, berth_trace *trace,
                                                     uint32_t stack_depth, berth_allocator **out);
 
+/* Writes what berth_snapshot shows of `a` now to a trace at `path`, in the place of what is there, for berth view and its kin: live
+ * blocks since they were taken, as far as their age is known, those that wait for streams, which their label says, and the memory that
+ * blocks are cut from. BERTH_UNSUPPORTED where `a` has no snapshot. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED,
+ * BERTH_BUSY, BERTH_IO, BERTH_OUT_OF_HOST_MEMORY. */
+BERTH_API berth_status berth_snapshot_write(berth_allocator *a, const char *path);
+
 /* ---- Reading --------------------------------------------------------------------------------------- */
 
 typedef struct berth_trace_reader berth_trace_reader;

@@ -162,6 +162,12 @@ ROW(berth_trace_flush)
     berth_trace_release(trace);
 }
 
+ROW(berth_snapshot_write)
+{
+    api_answer(
+        berth_snapshot_write(api_bool() ? api_system : NULL, api_bool() ? new_trace_file() : api_path()));
+}
+
 ROW(berth_trace_allocator_create)
 {
     berth_trace *trace = pick_trace();

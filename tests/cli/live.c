@@ -1,5 +1,5 @@
-/* live SCENARIO TRACE: a program that runs out of memory for a known reason. Writes a trace and prints what berth_explain says while
- * it happens, and the limit. */
+/* live SCENARIO TRACE [SNAPSHOT]: a program that runs out of memory for a known reason. Writes a trace and, if asked, its pool as it is
+ * then, and prints what berth_explain says while it happens, and the limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +134,7 @@ static void explain(const struct scenario *s)
 
 int main(int argc, char **argv)
 {
-    const struct scenario *s = argc == 3 ? find_scenario(argv[1]) : NULL;
+    const struct scenario *s = argc == 3 || argc == 4 ? find_scenario(argv[1]) : NULL;
     berth_trace *trace = NULL;
     if (!s)
         return 2;
@@ -145,6 +145,8 @@ int main(int argc, char **argv)
     build(pool, trace);
     s->run();
     explain(s);
+    if (argc == 4 && berth_snapshot_write(pool, argv[3]) != BERTH_OK)
+        return 1;
     if (s->on_device && berth_virtual_run_all(device) != BERTH_OK)
         return 1;
     berth_stream_destroy(stream);

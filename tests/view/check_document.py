@@ -1,6 +1,6 @@
 """What `berth view --json` writes, read by docs/view-format.md alone and compared with where it came from.
 
-usage: check_document.py BERTH
+usage: check_document.py BERTH LIVE
 """
 import base64
 import csv
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-berth = sys.argv[1]
+berth, live_program = sys.argv[1:]
 HEADER = "time_ns,thread,event,address,bytes,alignment,label,stream,status\n"
 
 
@@ -215,6 +215,19 @@ def check_segments(folder):
     check_drawn_segments(run("view", path, "--svg", "-o", "-").decode(), space["extent_bytes"], 2 * mib)
 
 
+def check_pool(folder):
+    """What berth_snapshot_write tells of a pool that is pinned by one small block: the block, and the segment around it."""
+    path = os.path.join(folder, "pool.trace")
+    subprocess.run([live_program, "pinned", os.path.join(folder, "live.trace"), path], check=True, capture_output=True)
+    doc = json.loads(run("view", path, "--json"))
+    space = doc["spaces"][0]
+    (block,), (segment,), (size,) = blocks_of(doc, space), numbers(space["segments"]["address"], True), numbers(space["segments"]["size"])
+    assert (block["label"], block["size"], block["stays"]) == ("cache", 4096, True), block
+    assert size == 1 << 20 and unfold(space, segment) < block["address"] < unfold(space, segment) + size, (block, segment, size)
+    picture = run("view", path, "--svg", "-o", "-").decode()
+    assert "segment of 1048576 bytes" in picture and "cache 4096 bytes" in picture, picture
+
+
 def check_drawn_segments(picture, extent, size):
     """The picture has them too, behind the blocks, as long and as high as they are."""
     drawn = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"><title>segment of (\d+) bytes(.*?)</title>', picture)
@@ -252,6 +265,7 @@ def main():
         check_problems(folder)
         check_names(folder)
         check_segments(folder)
+        check_pool(folder)
         check_sites(folder)
 
 
