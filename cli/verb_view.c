@@ -15,7 +15,13 @@
 #include "format/inputs.h"
 
 /* base64 makes a third more of the details, and names come to them; what is too large after all is written again with less. */
-enum { DETAIL_BYTES = 10500000, PAGE_BYTES = 14900000, PATH_ROOM = 4096, HOST_ALIGNMENT = 16 };
+enum {
+    DETAIL_BYTES = 10500000,
+    DETAIL_LEAST = 149000,
+    PAGE_BYTES = 14900000,
+    PATH_ROOM = 4096,
+    HOST_ALIGNMENT = 16
+};
 
 typedef struct view_request {
     const char *input, *output;
@@ -55,22 +61,47 @@ static bool view_text(const view_request *r, const view *v, char **text, size_t 
     return done;
 }
 
+static uint64_t kept_count(const view *v)
+{
+    uint64_t kept = 0;
+    for (uint32_t i = 0; i < v->space_count; i++)
+        kept += v->spaces[i].kept_count;
+    return kept;
+}
+
+/* The output with as much detail as fits a page. False: no memory. */
+static bool view_fit(const view_request *r, view *v, char **text, size_t *size)
+{
+    uint64_t detail = r->detail_bytes ? r->detail_bytes : DETAIL_BYTES;
+    bool done = view_choose(v, detail) && view_text(r, v, text, size);
+    while (done && !r->detail_bytes && !r->svg && *size > PAGE_BYTES && detail > DETAIL_LEAST) {
+        const uint64_t kept = kept_count(v);
+        do {
+            detail -= detail / 6;
+            done = view_choose(v, detail);
+        } while (done && kept_count(v) == kept && detail > DETAIL_LEAST);
+        if (!done || kept_count(v) == kept)
+            break;
+        free(*text);
+        *text = NULL;
+        done = view_text(r, v, text, size);
+    }
+    return done;
+}
+
 static int view_output(const view_request *r, view *v, const char *path)
 {
-    char *text = NULL;
+    char *text = NULL, words[CLI_SIZE_ROOM];
     size_t size = 0;
-    uint64_t detail = r->detail_bytes ? r->detail_bytes : DETAIL_BYTES;
-    bool done = view_choose(v, detail) && view_text(r, v, &text, &size);
-    while (done && !r->detail_bytes && !r->svg && size > PAGE_BYTES && detail > PAGE_BYTES / 100) {
-        free(text);
-        text = NULL;
-        detail -= detail / 6;
-        done = view_choose(v, detail) && view_text(r, v, &text, &size);
-    }
+    bool done = view_fit(r, v, &text, &size);
+    if (done && !r->detail_bytes && !r->svg && size > PAGE_BYTES)
+        fprintf(stderr,
+                "berth view: the page has %s, more than browsers open with ease: call stacks and names take "
+                "so much\n",
+                cli_size_text(size, words));
     int code = done ? cli_write_whole("view", path, text, size)
                     : cli_fail("view", BERTH_OUT_OF_HOST_MEMORY, r->input);
     free(text);
-    char words[CLI_SIZE_ROOM];
     if (code == CLI_OK && !r->quiet && !cli_is_stdout(path))
         fprintf(stderr, "berth view: %u block%s in %s (%s)\n", v->h->block_count,
                 v->h->block_count == 1 ? "" : "s", path, cli_size_text(size, words));

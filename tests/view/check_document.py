@@ -241,6 +241,32 @@ def check_drawn_segments(picture, extent, size):
     assert "segments, held from the driver or the system (3)" in picture
 
 
+def deep_stacks(path, chains):
+    """As many call stacks of 4,096 frames, told shortly: 63 functions are inlined at one address that is called 64 times over."""
+    places = " ".join(f"1 2 {0x10000000 + k:x}" for k in range(63))
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"v 10400 3\ns 1 f\ns 1 g\ni 1234 1 {places}\n")
+        file.writelines(f"i {0x5000 + c:x} 1 1 2 {c + 1:x}\n" for c in range(chains))
+        for c in range(chains):
+            first = 65 * c + 1
+            file.write(f"t {c + 2:x} 0\n")
+            file.writelines(f"t 1 {first + k:x}\n" for k in range(64))
+        file.writelines(f"a {0x100 + c:x} {65 * c + 65:x}\n+ {c:x}\n" for c in range(chains))
+
+
+def check_size(folder):
+    """Names that are too long are cut, so that the page stays below 15 MB; where stacks alone are more, it is said."""
+    path, page = os.path.join(folder, "names.csv"), os.path.join(folder, "page.html")
+    write(path, [{"id": i, "lower": i, "upper": i + 3, "size": 100, "label": f"x{i}" + 500 * "\u00fc"} for i in range(15000)])
+    done = subprocess.run([berth, "view", path, "-o", page], capture_output=True, check=True, text=True)
+    assert os.path.getsize(page) < 15000000 and "more than browsers" not in done.stderr, (os.path.getsize(page), done.stderr)
+    assert os.path.getsize(path) > 15000000
+    path = os.path.join(folder, "deep.heaptrack")
+    deep_stacks(path, 300)
+    done = subprocess.run([berth, "view", path, "-q", "-o", page], capture_output=True, check=True, text=True)
+    assert os.path.getsize(page) > 15000000 and done.stderr.startswith("berth view: the page has 17."), (os.path.getsize(page), done.stderr)
+
+
 def check_sites(folder):
     """Which frames do not tell who wants memory: the command knows, the page is told."""
     path = os.path.join(folder, "sites.pickle")
@@ -266,6 +292,7 @@ def main():
         check_names(folder)
         check_segments(folder)
         check_pool(folder)
+        check_size(folder)
         check_sites(folder)
 
 
