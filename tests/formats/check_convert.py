@@ -1,9 +1,11 @@
 """berth convert of recordings: the trace is read back, JSON and pickle are loaded with Python's own readers, and what they tell is
 compared with what formats_dump tells of the input. With --torch the snapshot also goes through PyTorch's own code."""
-import collections, json, os, pickle, random, re, shutil, signal, subprocess, sys, tempfile
+import collections, json, os, pickle, random, re, shutil, signal, subprocess, sys
 
-berth, dump = sys.argv[1:3]
-folder = tempfile.mkdtemp()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from checking import folder, paths  # noqa: E402
+
+berth, dump = paths[:2]
 
 
 def run(*command, code=0, stdin=None):
@@ -188,4 +190,3 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     check_ended(number, "convert", path("many.csv"), path("there/many.json"))
     check_ended(number, "convert", path("rows.csv"), path("there/rows.csv"))
     check_ended(number, "plan", "--quiet", path("rows.csv"), "-o", path("there/planned.csv"))
-shutil.rmtree(folder)

@@ -1,9 +1,11 @@
 """Files of other tools, read by Berth's readers (formats_dump) and by the short second readings below. Random files each time
 from the same seeds; and what Debian's valgrind and heaptrack write, where they are installed."""
-import csv, os, random, re, shutil, subprocess, sys, tempfile
+import csv, os, random, re, shutil, subprocess, sys
 
-dump = sys.argv[1]
-folder = tempfile.mkdtemp()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from checking import folder, paths  # noqa: E402
+
+(dump,) = paths
 
 
 def ours(path, fails=None):
@@ -380,4 +382,3 @@ if shutil.which("heaptrack") and shutil.which("zstd") and "LD_PRELOAD" not in os
         subprocess.run(["zstd", "-dqf", base + ".zst", "-o", plain], check=True)
         compare(plain, read_heaptrack(plain), "heaptrack", stacks=True)
         print("heaptrack: compared")
-shutil.rmtree(folder)

@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
-berth, generator = (os.path.abspath(path) for path in sys.argv[1:3])
-folder = tempfile.TemporaryDirectory()
-os.chdir(folder.name)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from checking import paths  # noqa: E402
+
+berth, generator = paths
 
 
 def summary(name):
