@@ -23,8 +23,7 @@ typedef struct oom {
     uint64_t limit_bytes; /* 0: not known */
     const char *limit_from;
     uint64_t live_bytes, waiting_bytes;
-    bool
-        waits_beside; /* what waits is none of what is alive: a trace ends a block where the program frees it */
+    bool waits_beside; /* what waits is none of what is alive: a trace's blocks end when they are freed */
     const format_moment *failure; /* if it is recorded */
     uint32_t live_blocks;
     holes holes;

@@ -209,9 +209,9 @@ BERTH_API berth_status berth_trace_pause(const char *path, bool paused);
 /* ---- Allocators that write -------------------------------------------------------------------------- */
 
 /* An allocator around `inner` that writes what is allocated, freed, used on streams and refused to `trace`, with label,
- * device, stream and id; with its first 256 refusals, for which `inner` is asked for a snapshot, how it stood. `stack_depth` is how many frames of the call stack each allocation has; 0: none. What cannot
- * be written is not told to the caller. Retains both. The caller owns one reference. Any thread. BERTH_OK,
- * BERTH_INVALID_ARGUMENT, BERTH_IO, BERTH_OUT_OF_HOST_MEMORY. */
+ * device, stream and id; for its first 256 refusals it asks `inner` for a snapshot and writes how it stood. `stack_depth` is
+ * how many frames of the call stack each allocation has; 0: none. What cannot be written is not told to the caller. Retains
+ * both. The caller owns one reference. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_IO, BERTH_OUT_OF_HOST_MEMORY. */
 BERTH_API berth_status berth_trace_allocator_create(berth_allocator *inner, berth_trace *trace,
                                                     uint32_t stack_depth, berth_allocator **out);
 

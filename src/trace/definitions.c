@@ -3,7 +3,7 @@
 
 #include "trace/reader.h"
 
-enum { WORDS_BYTES = 65536 - 64 };
+enum { WORDS_BYTES = 65536 - 64, PICTURES_MOST = 1 << 18 };
 
 /* Texts are never given back one by one, so they lie one behind the other. */
 struct berth__trace_words {
@@ -117,8 +117,8 @@ static bool define_picture(berth_trace_reader *r, const uint64_t *v)
     uint32_t key[4] = {small(v[0]), small(v[1]), small(v[2]), small(v[3])};
     uint32_t found = berth__trace_table_find(&r->picture_table, key, sizeof key);
     uint32_t number = found ? found - 1 : r->pictures.count;
-    if (number >= r->size_bytes * 16)
-        return true; /* as of threads */
+    if (number >= PICTURES_MOST)
+        return true; /* an allocator writes 256: packed bytes that want memory */
     berth_trace_picture *p = list_place(&r->pictures, number, sizeof *p);
     if (!p || (!found && !berth__trace_table_add(&r->picture_table, key, sizeof key, number + 1)))
         return false;

@@ -162,6 +162,12 @@ static berth_status album_device(struct album *m, berth_allocator *a)
     return !status ? berth_trace_define_device(m->trace, &d, &m->device) : status;
 }
 
+static bool see_nothing(void *context, const berth_block *block)
+{
+    (void)context, (void)block;
+    return false;
+}
+
 berth_status berth_snapshot_write(berth_allocator *a, const char *path)
 {
     struct album m = {0};
@@ -169,7 +175,9 @@ berth_status berth_snapshot_write(berth_allocator *a, const char *path)
     if (!a || !path)
         return berth__fail(BERTH_INVALID_ARGUMENT, "a snapshot needs an allocator and a path");
     options.times_given = true;
-    berth_status status = berth_trace_create(path, &options, &m.trace);
+    berth_status status = a->ops.snapshot(a->self, see_nothing, NULL); /* before what is at `path` goes */
+    if (!status)
+        status = berth_trace_create(path, &options, &m.trace);
     if (status)
         return status;
     m.status = album_device(&m, a);

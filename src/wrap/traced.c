@@ -19,8 +19,8 @@ struct traced {
     berth__wrapper base;
     berth_trace *trace; /* retained */
     uint32_t stack_depth, device;
-    _Atomic uint32_t
-        pictures; /* taken so far: each walks over all blocks, and who retries may be refused all the time */
+    /* Taken so far: each walks over all blocks, and who retries may be refused all the time. */
+    _Atomic uint32_t pictures;
     struct known labels[KNOWN], stacks[KNOWN];
 };
 
@@ -95,10 +95,7 @@ static BERTH__COLD bool take_picture(struct traced *t, size_t size_bytes, berth_
     const berth_error said = *berth_last_error();
     berth__picture_take(t->base.inner, size_bytes, &p);
     (void)berth__fail_driver(said.status, said.driver_code, said.driver_words, "%s", said.message);
-    out->waiting_bytes = p.waiting_bytes;
-    out->free_bytes = p.idle_bytes;
-    out->largest_bytes = p.largest_bytes;
-    out->unused_bytes = p.unused_bytes;
+    *out = (berth_trace_picture){sizeof *out, p.waiting_bytes, p.idle_bytes, p.largest_bytes, p.unused_bytes};
     return p.is_known;
 }
 
@@ -108,7 +105,7 @@ static void trace_event(struct traced *t, berth_trace_kind kind, const void *p, 
                         const char *label, const berth_stream *stream, uint64_t id)
 {
     berth_trace_event e = BERTH_TRACE_EVENT_INIT;
-    berth_trace_picture picture = BERTH_TRACE_PICTURE_INIT;
+    berth_trace_picture picture;
     e.kind = kind;
     if (kind == BERTH_TRACE_FAIL && take_picture(t, size_bytes, &picture))
         e.picture = &picture;

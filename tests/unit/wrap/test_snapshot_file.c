@@ -160,10 +160,20 @@ static void what_cannot_be_is_said(void **state)
                                      .destroy = plain_destroy};
     berth_allocator *a = NULL;
     assert_int_equal(berth_allocator_create(&ops, NULL, &a), BERTH_OK);
+    FILE *file = fopen(path, "w"); /* which stays as it is */
+    assert_true(file && fputs("mine", file) >= 0 && fclose(file) == 0);
     assert_int_equal(berth_snapshot_write(a, path), BERTH_UNSUPPORTED);
-    assert_int_equal(berth_snapshot_write(a, "/nowhere/at/all"), BERTH_IO);
+    char kept[8] = "";
+    file = fopen(path, "r");
+    assert_true(file && fgets(kept, sizeof kept, file) && fclose(file) == 0);
+    assert_string_equal(kept, "mine");
     assert_int_equal(berth_snapshot_write(a, NULL), BERTH_INVALID_ARGUMENT);
     assert_int_equal(berth_snapshot_write(NULL, path), BERTH_INVALID_ARGUMENT);
+    berth_allocator_release(a);
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    assert_int_equal(berth_pool_create(&options, &a), BERTH_OK);
+    assert_int_equal(berth_snapshot_write(a, "/nowhere/at/all"), BERTH_IO);
+    assert_int_equal(berth_snapshot_write(a, path), BERTH_OK); /* nothing is in it */
     berth_allocator_release(a);
 }
 
