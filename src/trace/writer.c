@@ -188,7 +188,8 @@ static void name_thread(berth_trace *t, struct berth__trace_slot *s)
         (void)berth_trace_define_thread(t, &thread);
 }
 
-/* How it stood at the refusal that comes next: before it, as all definitions. What cannot be told is missing. */
+/* How it stood at the refusal that comes next; there is room for that. Before its tick is taken, so that who follows up to a moment
+ * has the pictures of all events before it. What cannot be told is missing. */
 static BERTH__COLD void tell_picture(berth_trace *t, const struct berth__trace_slot *s,
                                      const berth_trace_picture *p)
 {
@@ -200,13 +201,9 @@ static BERTH__COLD void tell_picture(berth_trace *t, const struct berth__trace_s
         (void)define_again(t, BERTH__TRACE_PICTURE, values);
 }
 
-/* There is room. */
-static inline void add_event(berth_trace *t, struct berth__trace_slot *s, const berth_trace_event *e,
-                             uint64_t tick)
+static inline bool has_picture(const berth_trace_event *e)
 {
-    if (BERTH_UNLIKELY(e->kind == BERTH_TRACE_FAIL && e->picture))
-        tell_picture(t, s, e->picture);
-    berth__trace_chunk_add(&s->chunk, e, tick);
+    return e->kind == BERTH_TRACE_FAIL && e->picture;
 }
 
 static BERTH__COLD berth_status live_write_slowly(berth_trace *t, const berth_trace_event *e, uint32_t thread)
@@ -219,7 +216,9 @@ static BERTH__COLD berth_status live_write_slowly(berth_trace *t, const berth_tr
     berth_status status = slot_begin(t, s, BERTH__TRACE_EVENTS, 0);
     if (status)
         return status;
-    add_event(t, s, e, berth__trace_tick());
+    if (BERTH_UNLIKELY(has_picture(e)))
+        tell_picture(t, s, e->picture);
+    berth__trace_chunk_add(&s->chunk, e, berth__trace_tick());
     if (thread < t->slot_count) /* the last one is many threads', and we hold the lock */
         name_thread(t, s);
     return BERTH_OK;
@@ -240,7 +239,9 @@ static berth_status live_write(berth_trace *t, const berth_trace_event *e)
     struct berth__trace_slot *s = atomic_load_explicit(&t->slots[thread], memory_order_acquire);
     if (BERTH_UNLIKELY(!s || !berth__trace_chunk_has_room(&s->chunk, BERTH__TRACE_EVENT_MOST)))
         return live_write_slowly(t, e, thread);
-    add_event(t, s, e, berth__trace_tick());
+    if (BERTH_UNLIKELY(has_picture(e)))
+        tell_picture(t, s, e->picture);
+    berth__trace_chunk_add(&s->chunk, e, berth__trace_tick());
     return BERTH_OK;
 }
 
@@ -255,7 +256,9 @@ static berth_status given_write(berth_trace *t, const berth_trace_event *e)
         if (status)
             return status;
     }
-    add_event(t, s, e, tick);
+    if (BERTH_UNLIKELY(has_picture(e)))
+        tell_picture(t, s, e->picture);
+    berth__trace_chunk_add(&s->chunk, e, tick);
     s->last = s->chunk.state.tick;
     return BERTH_OK;
 }

@@ -270,6 +270,56 @@ static void test_each_refusal_has_its_own_picture(void **state)
     }
 }
 
+/* Threads are refused at the same time, and somebody follows: each refusal has what its own thread has said. */
+enum { REFUSED_THREADS = 4, REFUSED_TIMES = 400 };
+
+static _Atomic int refused_threads;
+
+static void *be_refused(void *context)
+{
+    uint64_t first = UINT64_C(1000) * (uint64_t)atomic_fetch_add(&refused_threads, 1);
+    for (uint64_t i = 0; i < REFUSED_TIMES; i++) {
+        berth_trace_picture p = {sizeof p, first + i, 0, 0, 0};
+        berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+        e.kind = BERTH_TRACE_FAIL;
+        e.size_bytes = first + i;
+        e.picture = &p;
+        assert_int_equal(berth_trace_write(context, &e), BERTH_OK);
+    }
+    return NULL;
+}
+
+static unsigned follow_refusals(berth_trace_reader *r)
+{
+    unsigned seen = 0;
+    assert_int_equal(berth_trace_follow(r), BERTH_OK);
+    for (berth_trace_event e = BERTH_TRACE_EVENT_INIT; berth_trace_next(r, &e) == BERTH_OK; seen++) {
+        assert_non_null(e.picture);
+        assert_int_equal(e.picture->waiting_bytes, e.size_bytes);
+    }
+    return seen;
+}
+
+static void test_threads_are_refused_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[REFUSED_THREADS];
+    berth_trace *t = NULL;
+    unsigned seen = 0;
+    assert_int_equal(berth_trace_create(path, NULL, &t), BERTH_OK);
+    berth_trace_reader *r = open_trace();
+    for (int i = 0; i < REFUSED_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, be_refused, t), 0);
+    for (int i = 0; i < 20; i++)
+        seen += follow_refusals(r);
+    for (int i = 0; i < REFUSED_THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    berth_trace_release(t);
+    seen += follow_refusals(r);
+    assert_int_equal(seen, REFUSED_THREADS * REFUSED_TIMES);
+    berth_trace_reader_destroy(r);
+}
+
 /* ---- Bytes --------------------------------------------------------------------------------------------- */
 
 /* How many damages and names there are once these bytes were taken. */
@@ -321,6 +371,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_names_that_are_given, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_versions, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_each_refusal_has_its_own_picture, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(test_threads_are_refused_at_once, make_path, remove_path),
         cmocka_unit_test_setup_teardown(test_kinds_of_later_versions_are_passed_over, make_path, remove_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
