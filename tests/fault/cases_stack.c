@@ -1,4 +1,7 @@
 /* The fault sweep over the sources for particular needs and the decorators. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "fault.h"
 
 static void undo_create(struct fault *f)
@@ -239,6 +242,15 @@ static berth_status run_snapshot(struct fault *f)
     return berth_snapshot(f->a, see, NULL);
 }
 
+static berth_status run_snapshot_write(struct fault *f)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/berth-fault-%d.trace", (int)getpid());
+    berth_status status = berth_snapshot_write(f->a, path);
+    unlink(path);
+    return status;
+}
+
 static berth_status run_explain(struct fault *f)
 {
     char text[2048];
@@ -274,6 +286,7 @@ static const fault_case cases[] = {
     {"berth_deallocate, guard", set_up_guarded_block, run_free, NULL, release_a},
     {"berth_guard_check", set_up_guarded_block, run_guard_check, NULL, tear_down_block},
     {"berth_snapshot, guard", set_up_guarded_block, run_snapshot, NULL, tear_down_block},
+    {"berth_snapshot_write, guard", set_up_guarded_block, run_snapshot_write, NULL, tear_down_block},
     {"berth_explain", set_up_guarded_block, run_explain, NULL, tear_down_block},
 };
 
