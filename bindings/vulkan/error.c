@@ -53,3 +53,11 @@ berth_status bvk_fail(bvk_device *device, VkResult code, const char *what)
         atomic_store(&device->lost, true);
     return berth_fail_driver(status_of(code), code, name, "%s: Vulkan answers %d %s", what, (int)code, name);
 }
+
+berth_status bvk_lose(bvk_device *device, VkResult code, const char *what)
+{
+    const char *name = name_of(code);
+    atomic_store(&device->lost, true);
+    return berth_fail_driver(BERTH_DEVICE_LOST, code, name,
+                             "%s: Vulkan answers %d %s, and the device is lost", what, (int)code, name);
+}

@@ -180,6 +180,8 @@ extern unsigned bvk_generation;
 
 /* error.c: what a VkResult means; keeps the words. Notes a device that is lost. `device` may be NULL. */
 berth_status bvk_fail(bvk_device *device, VkResult code, const char *what);
+/* For what cannot go on after this answer: the device counts as lost. BERTH_DEVICE_LOST. */
+berth_status bvk_lose(bvk_device *device, VkResult code, const char *what);
 
 /* ---- Memory: memory.c, blocks.c -------------------------------------------------------------------- */
 
@@ -259,7 +261,9 @@ void bvk_lines_free(bvk_device *device);
 
 /* Has the line passed `number`? BERTH_OK, BERTH_NOT_READY, or why that cannot be known. */
 berth_status bvk_line_reached(bvk_line *line, uint64_t number);
+/* On failure the device is lost, or left behind in a fork's parent. */
 berth_status bvk_line_await(bvk_line *line, uint64_t number);
+berth_status bvk_await_point(bvk_device *device, const bvk_point *point);
 /* The same for whoever has to be told if something before could not be done. */
 berth_status bvk_line_query(bvk_line *line, uint64_t number);
 berth_status bvk_line_wait(bvk_line *line, uint64_t number);

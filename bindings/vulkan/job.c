@@ -104,25 +104,8 @@ static void signal_from_host(bvk_line *line, uint64_t number)
     for (int tries = 0; tries < 3 && code != VK_SUCCESS; tries++) /* memory may be short for a moment */
         code = device->call.vkSignalSemaphore(device->logical, &info);
     if (code != VK_SUCCESS) /* nobody could ever pass this point again */
-        atomic_store(&device->lost, true);
+        (void)bvk_lose(device, code, "signalling a semaphore");
     atomic_store_explicit(&line->given, number, memory_order_release);
-}
-
-static berth_status wait_for_point(bvk_device *device, const bvk_point *point)
-{
-    const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
-                                      .semaphoreCount = 1,
-                                      .pSemaphores = &point->semaphore,
-                                      .pValues = &point->value};
-    const uint64_t slice_ns = 200000000;
-    VkResult code = VK_TIMEOUT;
-    while (code == VK_TIMEOUT) {
-        berth_status status = bvk_alive(device);
-        if (status)
-            return status;
-        code = device->call.vkWaitSemaphores(device->logical, &info, slice_ns);
-    }
-    return code == VK_SUCCESS ? BERTH_OK : bvk_fail(device, code, "waiting for a semaphore");
 }
 
 /* After the wait for what stands before. */
@@ -134,7 +117,7 @@ static berth_status run_on_host(const bvk_job *job)
         berth_stream_run(berth_stream_from_base(&line->base), job->fn, job->context);
         return BERTH_OK;
     }
-    return job->kind == BVK_JOB_WAIT ? wait_for_point(line->device, &job->point)
+    return job->kind == BVK_JOB_WAIT ? bvk_await_point(line->device, &job->point)
                                      : bvk_copy_now(line->device, &job->copy, &before);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- How far a line has come ------------------------------------------------------------------------ */
 
@@ -58,27 +59,54 @@ berth_status bvk_line_reached(bvk_line *line, uint64_t number)
     return BERTH_OK;
 }
 
-/* In slices: what a lost device will never signal is not waited for. */
-berth_status bvk_line_await(bvk_line *line, uint64_t number)
+/* One slice. Where the wait itself fails, for want of memory as a rule, the semaphore is asked, which needs none in most
+ * drivers. */
+static VkResult await_slice(bvk_device *device, const bvk_point *point)
 {
-    bvk_device *device = line->device;
     const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
                                       .semaphoreCount = 1,
-                                      .pSemaphores = &line->timeline,
-                                      .pValues = &number};
+                                      .pSemaphores = &point->semaphore,
+                                      .pValues = &point->value};
     const uint64_t slice_ns = 200000000;
-    for (;;) {
+    VkResult code = device->call.vkWaitSemaphores(device->logical, &info, slice_ns);
+    if (code == VK_SUCCESS || code == VK_TIMEOUT || code == VK_ERROR_DEVICE_LOST)
+        return code;
+    uint64_t value = 0;
+    const struct timespec moment = {0, 1000000};
+    VkResult asked = device->call.vkGetSemaphoreCounterValue(device->logical, point->semaphore, &value);
+    if (asked == VK_SUCCESS && value >= point->value)
+        return VK_SUCCESS;
+    nanosleep(&moment, NULL);
+    return asked == VK_SUCCESS ? VK_TIMEOUT : asked;
+}
+
+/* In slices: what a lost device will never signal is not waited for. A wait that failed must not pass for one that is over,
+ * since what stands before still uses its memory: so it is repeated, and where it fails for good the device is lost. */
+berth_status bvk_await_point(bvk_device *device, const bvk_point *point)
+{
+    enum { MOST_FAILURES = 500 }; /* one after the other: about half a second */
+    for (int failures = 0;;) {
         berth_status status = bvk_alive(device);
         if (status)
             return status;
-        if (atomic_load_explicit(&line->done, memory_order_acquire) >= number)
-            return BERTH_OK;
-        VkResult code = device->call.vkWaitSemaphores(device->logical, &info, slice_ns);
+        VkResult code = await_slice(device, point);
         if (code == VK_SUCCESS)
-            note_done(line, number);
-        else if (code != VK_TIMEOUT)
-            return bvk_fail(device, code, "waiting for a semaphore");
+            return BERTH_OK;
+        failures = code == VK_TIMEOUT ? 0 : failures + 1;
+        if (code == VK_ERROR_DEVICE_LOST || failures == MOST_FAILURES)
+            return bvk_lose(device, code, "waiting for a semaphore");
     }
+}
+
+berth_status bvk_line_await(bvk_line *line, uint64_t number)
+{
+    const bvk_point point = {line->timeline, number};
+    if (atomic_load_explicit(&line->done, memory_order_acquire) >= number)
+        return bvk_alive(line->device);
+    berth_status status = bvk_await_point(line->device, &point);
+    if (!status)
+        note_done(line, number);
+    return status;
 }
 
 /* ---- Lines are kept --------------------------------------------------------------------------------- */
@@ -124,13 +152,17 @@ static berth_status line_make(bvk_device *device, bvk_line **out)
     return BERTH_OK;
 }
 
+/* What cannot be asked may have some. */
 static bool has_work(bvk_line *line)
 {
     pthread_mutex_lock(&line->lock);
     bool deferred = line->deferred != 0 || line->waits_count != 0;
     uint64_t last = line->last;
     pthread_mutex_unlock(&line->lock);
-    return deferred || bvk_line_reached(line, last) == BERTH_NOT_READY;
+    if (deferred)
+        return true;
+    berth_status status = bvk_line_reached(line, last);
+    return status != BERTH_OK && status != BERTH_DEVICE_LOST;
 }
 
 static void push(bvk_device *device, bvk_line **list, bvk_line *line)
@@ -303,7 +335,7 @@ berth_status bvk_give_commands(bvk_line *line, VkCommandBuffer commands, uint64_
 
 /* ---- Command buffers of our own ---------------------------------------------------------------------- */
 
-/* One that has run, else a new one. */
+/* One that is known to have run, else a new one. */
 static VkResult take_slot(bvk_line *line, bvk_slot **out)
 {
     bvk_device *device = line->device;
@@ -313,7 +345,7 @@ static VkResult take_slot(bvk_line *line, bvk_slot **out)
         line->spare = (*out)->next;
         return VK_SUCCESS;
     }
-    if (first && bvk_line_reached(line, first->number) != BERTH_NOT_READY) {
+    if (first && bvk_line_reached(line, first->number) == BERTH_OK) {
         *out = first;
         line->used_first = first->next;
         if (!line->used_first)

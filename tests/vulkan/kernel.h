@@ -48,6 +48,7 @@ extern int queue_locks;
     X(vkCreateSemaphore)            \
     X(vkDestroySemaphore)           \
     X(vkSignalSemaphore)            \
+    X(vkWaitSemaphores)             \
     X(vkQueueSubmit)
 
 #define KERNEL_MEMBER(name) PFN_##name name;

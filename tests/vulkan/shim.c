@@ -39,6 +39,7 @@ static bool mode(const char *name)
 /* ---- What tests control ------------------------------------------------------------------------------- */
 
 static _Atomic int fail_in, fail_code, has_failed, is_lost, live, live_memory, most_memory, misuses;
+static _Atomic int failing_waits, failing_questions, waits;
 
 static void control_fail_at(int number, int code)
 {
@@ -56,6 +57,18 @@ static int control_failed(void)
 static void control_lose(void)
 {
     atomic_store(&is_lost, 1);
+}
+
+static void control_fail_asking(int these_waits, int these_questions)
+{
+    atomic_store(&failing_waits, these_waits);
+    atomic_store(&failing_questions, these_questions);
+    atomic_store(&waits, 0);
+}
+
+static int control_waits(void)
+{
+    return atomic_load(&waits);
 }
 
 static int control_live(void)
@@ -76,8 +89,8 @@ static int control_misuses(void)
 EXPORT const shim_controls *shim_control(void);
 EXPORT const shim_controls *shim_control(void)
 {
-    static const shim_controls controls = {control_fail_at, control_failed, control_lose,
-                                           control_live,    control_most,   control_misuses};
+    static const shim_controls controls = {control_fail_at, control_failed, control_lose, control_fail_asking,
+                                           control_waits,   control_live,   control_most, control_misuses};
     return &controls;
 }
 
@@ -139,18 +152,32 @@ MAY_FAIL(vkQueueSubmit, (VkQueue queue, uint32_t count, const VkSubmitInfo *info
          (queue, count, infos, fence))
 MAY_FAIL(vkSignalSemaphore, (VkDevice device, const VkSemaphoreSignalInfo *info), (device, info))
 
+/* trouble() for waits and questions, which are also failed by themselves: the next ones, as many as `failing` says. */
+static VkResult trouble_asking(_Atomic int *failing)
+{
+    int left = atomic_load(failing);
+    VkResult code = trouble();
+    if (code != VK_SUCCESS && code != VK_ERROR_DEVICE_LOST)
+        atomic_store(&has_failed, 2);
+    while (left > 0 && !atomic_compare_exchange_weak(failing, &left, left - 1))
+        ;
+    return code == VK_SUCCESS && left > 0 ? VK_ERROR_OUT_OF_HOST_MEMORY : code;
+}
+
 /* A lost device answers at once, however long the wait. */
 static VKAPI_ATTR VkResult VKAPI_CALL shim_vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo *info,
                                                             uint64_t timeout)
 {
-    return atomic_load(&is_lost) ? VK_ERROR_DEVICE_LOST : REAL(vkWaitSemaphores)(device, info, timeout);
+    atomic_fetch_add(&waits, 1);
+    VkResult code = trouble_asking(&failing_waits);
+    return code == VK_SUCCESS ? REAL(vkWaitSemaphores)(device, info, timeout) : code;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL shim_vkGetSemaphoreCounterValue(VkDevice device, VkSemaphore semaphore,
                                                                       uint64_t *out)
 {
-    return atomic_load(&is_lost) ? VK_ERROR_DEVICE_LOST
-                                 : REAL(vkGetSemaphoreCounterValue)(device, semaphore, out);
+    VkResult code = trouble_asking(&failing_questions);
+    return code == VK_SUCCESS ? REAL(vkGetSemaphoreCounterValue)(device, semaphore, out) : code;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL shim_vkCreateInstance(const VkInstanceCreateInfo *info,

@@ -6,11 +6,14 @@
 
 /* What tests find in it by dlsym. */
 typedef struct shim_controls {
-    /* The call of that number, counted from 1 now, fails with `code`; 0: none. Calls that make, map, bind, record, submit
-     * and signal count; waiting and asking do not. */
+    /* The call of that number, counted from 1 now, fails with `code`; 0: none. Calls that make, map, bind, record, submit,
+     * signal, wait and ask count. */
     void (*fail_at)(int number, int code);
-    int (*failed)(void); /* has it come to that? */
+    int (*failed)(void); /* has it come to that? 2: it was a wait or a question, 1: another call */
     void (*lose)(void);  /* from now on the device is lost */
+    /* The next waits for a semaphore, and the next questions where it stands, find no memory on the host. */
+    void (*fail_asking)(int waits, int questions);
+    int (*waits)(void); /* since then, failed or not */
     int (*live)(
         void); /* buffers, memory, semaphores, pools, devices and instances that were made and not destroyed */
     int (*most_live_memory)(void);

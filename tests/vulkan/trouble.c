@@ -1,6 +1,9 @@
 /* Vulkan when the driver says no: every call of it fails once, the device is lost in the middle of work, allocations run
  * out, and the process forks. On tests/vulkan/shim.c, which stands before the real loader. */
 #include <dlfcn.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +88,7 @@ static berth_status scene(void)
 static void every_call_of_the_driver_may_fail(void **state)
 {
     (void)state;
-    int calls = 0, told = 0;
+    int calls = 0, told = 0, asked = 0;
     for (;;) {
         shim->fail_at(++calls, VK_ERROR_OUT_OF_DEVICE_MEMORY);
         berth_status status = scene();
@@ -96,14 +99,174 @@ static void every_call_of_the_driver_may_fail(void **state)
         /* Told, or made good: the scene has looked at what was copied. */
         assert_true(status == BERTH_OK || berth_last_error()->message[0]);
         told += status != BERTH_OK;
+        asked += status == BERTH_OK && shim->failed() == 2;
         if (shim->live() != 0)
             fail_msg("after call %d failed, %d things of the driver's are left", calls, shim->live());
     }
-    print_message("%d calls, %d failures told\n", calls - 1, told);
-    assert_true(calls > 20 && told > calls - 6);
+    print_message("%d calls, %d failures told, %d waits and questions repeated\n", calls - 1, told, asked);
+    assert_true(calls > 20 && told > calls - 6 - asked);
     assert_int_equal(shim->live(), 0);
     assert_int_equal(shim->misuses(), 0);
 }
+
+/* ---- Waits and questions that fail ----------------------------------------------------------------------- */
+
+/* The device's queue stands still until `open` is called. */
+static VkSemaphore queue_hold(void)
+{
+    const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                            .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+    const VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
+    const VkPipelineStageFlags stage = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+    const uint64_t one = 1;
+    VkSemaphore held = VK_NULL_HANDLE;
+    assert_int_equal(call.vkCreateSemaphore(vk.device, &info, NULL, &held), VK_SUCCESS);
+    const VkTimelineSemaphoreSubmitInfo timeline = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                                    .waitSemaphoreValueCount = 1,
+                                                    .pWaitSemaphoreValues = &one};
+    const VkSubmitInfo submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                                 .pNext = &timeline,
+                                 .waitSemaphoreCount = 1,
+                                 .pWaitSemaphores = &held,
+                                 .pWaitDstStageMask = &stage};
+    assert_int_equal(call.vkQueueSubmit(vk.queue, 1, &submit, VK_NULL_HANDLE), VK_SUCCESS);
+    return held;
+}
+
+static void queue_open(VkSemaphore held)
+{
+    const VkSemaphoreSignalInfo info = {
+        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = held, .value = 1};
+    assert_int_equal(call.vkSignalSemaphore(vk.device, &info), VK_SUCCESS);
+}
+
+enum { PIECE = 4096 };
+
+/* Two blocks of the device, and two that are pinned and full of 1s and of 2s. */
+typedef struct pieces {
+    berth_stream *stream;
+    char *to[2], *from[2];
+} pieces;
+
+static void pieces_make(pieces *of)
+{
+    assert_int_equal(set_up_kernel(NULL), 0);
+    assert_int_equal(berth_stream_create(device, &of->stream), BERTH_OK);
+    for (int i = 0; i < 2; i++) {
+        void *p = NULL, *pinned = NULL;
+        assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, PIECE, 64, NULL, &p), BERTH_OK);
+        assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_PINNED, PIECE, 64, NULL, &pinned),
+                         BERTH_OK);
+        memset(pinned, i + 1, PIECE);
+        of->to[i] = p;
+        of->from[i] = pinned;
+    }
+}
+
+static void pieces_free(pieces *of)
+{
+    for (int i = 0; i < 2; i++) {
+        (void)berth_device_release(device, BERTH_MEMORY_DEVICE, of->to[i], PIECE, NULL);
+        (void)berth_device_release(device, BERTH_MEMORY_PINNED, of->from[i], PIECE, NULL);
+    }
+    berth_stream_destroy(of->stream);
+    assert_int_equal(tear_down_kernel(NULL), 0);
+    assert_int_equal(shim->live(), 0);
+}
+
+static berth_status copy_piece(const pieces *of, int i)
+{
+    return berth_copy(device, of->to[i], of->from[i], PIECE, BERTH_COPY_INFER, of->stream, false);
+}
+
+static void check_piece(const pieces *of, int i)
+{
+    static char back[PIECE];
+    assert_int_equal(berth_copy(device, back, of->to[i], PIECE, BERTH_COPY_INFER, NULL, false), BERTH_OK);
+    for (int k = 0; k < PIECE; k++)
+        assert_int_equal(back[k], i + 1);
+}
+
+static void note_run(void *context)
+{
+    atomic_store((_Atomic int *)context, 1);
+}
+
+/* A function behind work that the queue still has: it does not run before that because a wait has failed. */
+static void a_wait_that_failed_is_not_over(void **state)
+{
+    (void)state;
+    static char host[PIECE];
+    static _Atomic int ran;
+    pieces of;
+    pieces_make(&of);
+    atomic_store(&ran, 0);
+    VkSemaphore held = queue_hold();
+    assert_int_equal(copy_piece(&of, 0), BERTH_OK);
+    shim->fail_asking(1, 1);
+    assert_int_equal(berth_stream_call(of.stream, note_run, &ran), BERTH_OK);
+    while (!atomic_load(&ran) && shim->waits() < 2)
+        sched_yield();
+    assert_int_equal(atomic_load(&ran), 0);
+    assert_int_equal(berth_stream_query(of.stream), BERTH_NOT_READY);
+    queue_open(held);
+    assert_int_equal(berth_stream_synchronize(of.stream), BERTH_OK);
+    assert_int_equal(atomic_load(&ran), 1);
+    check_piece(&of, 0);
+    /* Nor does a copy come back before it is done. */
+    memset(host, 2, sizeof host);
+    shim->fail_asking(3, 2);
+    assert_int_equal(berth_copy(device, of.to[1], host, PIECE, BERTH_COPY_INFER, NULL, false), BERTH_OK);
+    shim->fail_asking(0, 0);
+    check_piece(&of, 1);
+    call.vkDestroySemaphore(vk.device, held, NULL);
+    pieces_free(&of);
+}
+
+/* Commands that the queue may still have are not recorded anew. */
+static void a_question_that_failed_frees_no_commands(void **state)
+{
+    (void)state;
+    pieces of;
+    pieces_make(&of);
+    VkSemaphore held = queue_hold();
+    assert_int_equal(copy_piece(&of, 0), BERTH_OK);
+    shim->fail_asking(0, 1);
+    assert_int_equal(copy_piece(&of, 1), BERTH_OK);
+    queue_open(held);
+    assert_int_equal(berth_stream_synchronize(of.stream), BERTH_OK);
+    check_piece(&of, 0);
+    check_piece(&of, 1);
+    call.vkDestroySemaphore(vk.device, held, NULL);
+    pieces_free(&of);
+}
+
+/* Nobody hangs where waiting fails for good, and nobody takes it for done: the device is lost. */
+static void waits_that_always_fail_lose_the_device(void **state)
+{
+    (void)state;
+    pieces of;
+    VkSemaphore timeline;
+    uint64_t end;
+    pieces_make(&of);
+    assert_int_equal(copy_piece(&of, 0), BERTH_OK);
+    assert_int_equal(berth_vulkan_point(of.stream, &timeline, &end), BERTH_OK);
+    shim->fail_asking(INT_MAX, INT_MAX);
+    assert_int_equal(berth_stream_synchronize(of.stream), BERTH_DEVICE_LOST);
+    assert_int_equal(berth_last_error()->driver_code, VK_ERROR_OUT_OF_HOST_MEMORY);
+    shim->fail_asking(0, 0);
+    assert_int_equal(berth_stream_query(of.stream), BERTH_DEVICE_LOST);
+    assert_int_equal(copy_piece(&of, 1), BERTH_DEVICE_LOST);
+    const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                      .semaphoreCount = 1,
+                                      .pSemaphores = &timeline,
+                                      .pValues = &end};
+    /* Only so that the queue has nothing when it goes. */
+    assert_int_equal(call.vkWaitSemaphores(vk.device, &info, UINT64_MAX), VK_SUCCESS);
+    pieces_free(&of);
+}
+
+/* ---- What there is little of, and what goes ---------------------------------------------------------------- */
 
 /* Small blocks from a pool need few of the driver's allocations; blocks of the device run out of them. */
 static void allocations_are_few(void **state)
@@ -248,6 +411,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_of_the_driver_may_fail),
+        cmocka_unit_test(a_wait_that_failed_is_not_over),
+        cmocka_unit_test(a_question_that_failed_frees_no_commands),
+        cmocka_unit_test(waits_that_always_fail_lose_the_device),
         cmocka_unit_test(allocations_are_few),
         cmocka_unit_test(the_child_of_a_fork_is_told),
         cmocka_unit_test(a_lost_device_is_passed_on),
