@@ -157,7 +157,9 @@ struct bvk_kind {
     bvk_device *devices;
     int32_t count;
     unsigned generation; /* of the process that loaded it */
-    bvk_kind *next;      /* adopted ones; guard: in kind.c */
+    /* Of adopted ones, once they are registered; guard: in kind.c. */
+    berth_device_kind number;
+    bvk_kind *next;
 };
 
 typedef enum bvk_kind_state { BVK_NOT_LOADED, BVK_LOADED, BVK_ABSENT } bvk_kind_state;

@@ -219,7 +219,7 @@ static berth_status fill_adopted(bvk_kind *kind, const berth_vulkan_adoption *gi
     return bvk_open_device(device);
 }
 
-/* Under the first name that is free. */
+/* Under the first name that is free. The kind can be found once it has a number of its own. */
 static berth_status register_adopted(bvk_kind *kind, berth_device_kind *out)
 {
     berth_status status = BERTH_ALREADY_EXISTS;
@@ -228,7 +228,14 @@ static berth_status register_adopted(bvk_kind *kind, berth_device_kind *out)
         const berth_device_ops ops = table_for(kind->name);
         status = berth_device_register(&ops, kind, out);
     }
-    return status;
+    if (status)
+        return status;
+    pthread_mutex_lock(&adopted_lock);
+    kind->number = *out;
+    kind->next = adopted;
+    adopted = kind;
+    pthread_mutex_unlock(&adopted_lock);
+    return BERTH_OK;
 }
 
 berth_status berth_vulkan_adopt(const berth_vulkan_adoption *given, berth_device *out)
@@ -245,10 +252,6 @@ berth_status berth_vulkan_adopt(const berth_vulkan_adoption *given, berth_device
         return berth_fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a device");
     pthread_once(&fork_watch, watch_forks);
     pthread_mutex_init(&kind->loading, NULL);
-    pthread_mutex_lock(&adopted_lock);
-    kind->next = adopted;
-    adopted = kind;
-    pthread_mutex_unlock(&adopted_lock);
     status = fill_adopted(kind, given);
     if (!status)
         status = register_adopted(kind, &number);
@@ -259,15 +262,14 @@ berth_status berth_vulkan_adopt(const berth_vulkan_adoption *given, berth_device
     return status;
 }
 
-/* The kind of ours that has the name of this number; names are used once at a time. */
+/* The kind of ours that has this number. Names would not do: one is given again while the kind that had it goes. */
 static bvk_kind *kind_of(berth_device device)
 {
-    const char *name = berth_device_kind_name((berth_device_kind)device.kind);
-    if (strcmp(name, machine.name) == 0)
+    if (strcmp(berth_device_kind_name((berth_device_kind)device.kind), machine.name) == 0)
         return &machine;
     pthread_mutex_lock(&adopted_lock);
     bvk_kind *kind = adopted;
-    while (kind && strcmp(kind->name, name) != 0)
+    while (kind && (int32_t)kind->number != device.kind)
         kind = kind->next;
     pthread_mutex_unlock(&adopted_lock);
     return kind;

@@ -150,15 +150,21 @@ MAY_FAIL(vkBeginCommandBuffer, (VkCommandBuffer commands, const VkCommandBufferB
 MAY_FAIL(vkEndCommandBuffer, (VkCommandBuffer commands), (commands))
 MAY_FAIL(vkQueueSubmit, (VkQueue queue, uint32_t count, const VkSubmitInfo *infos, VkFence fence),
          (queue, count, infos, fence))
-MAY_FAIL(vkSignalSemaphore, (VkDevice device, const VkSemaphoreSignalInfo *info), (device, info))
 
-/* trouble() for waits and questions, which are also failed by themselves: the next ones, as many as `failing` says. */
-static VkResult trouble_asking(_Atomic int *failing)
+/* For calls that Berth repeats. */
+static VkResult trouble_once(void)
 {
-    int left = atomic_load(failing);
     VkResult code = trouble();
     if (code != VK_SUCCESS && code != VK_ERROR_DEVICE_LOST)
         atomic_store(&has_failed, 2);
+    return code;
+}
+
+/* Waits and questions are also failed by themselves: the next ones, as many as `failing` says. */
+static VkResult trouble_asking(_Atomic int *failing)
+{
+    int left = atomic_load(failing);
+    VkResult code = trouble_once();
     while (left > 0 && !atomic_compare_exchange_weak(failing, &left, left - 1))
         ;
     return code == VK_SUCCESS && left > 0 ? VK_ERROR_OUT_OF_HOST_MEMORY : code;
@@ -171,6 +177,13 @@ static VKAPI_ATTR VkResult VKAPI_CALL shim_vkWaitSemaphores(VkDevice device, con
     atomic_fetch_add(&waits, 1);
     VkResult code = trouble_asking(&failing_waits);
     return code == VK_SUCCESS ? REAL(vkWaitSemaphores)(device, info, timeout) : code;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL shim_vkSignalSemaphore(VkDevice device,
+                                                             const VkSemaphoreSignalInfo *info)
+{
+    VkResult code = trouble_once();
+    return code == VK_SUCCESS ? REAL(vkSignalSemaphore)(device, info) : code;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL shim_vkGetSemaphoreCounterValue(VkDevice device, VkSemaphore semaphore,

@@ -9,7 +9,7 @@ typedef struct shim_controls {
     /* The call of that number, counted from 1 now, fails with `code`; 0: none. Calls that make, map, bind, record, submit,
      * signal, wait and ask count. */
     void (*fail_at)(int number, int code);
-    int (*failed)(void); /* has it come to that? 2: it was a wait or a question, 1: another call */
+    int (*failed)(void); /* has it come to that? 2: it was a wait, a question or a signal; 1: another call */
     void (*lose)(void);  /* from now on the device is lost */
     /* The next waits for a semaphore, and the next questions where it stands, find no memory on the host. */
     void (*fail_asking)(int waits, int questions);

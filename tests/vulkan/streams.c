@@ -1,5 +1,6 @@
 /* Programs with Vulkan commands of their own on Berth's memory and streams: order, waiting that holds nobody up, memory that
  * is not reused under a kernel, places of addresses, and memory of the host. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,6 +294,60 @@ static void memory_of_the_host_is_imported(void **state)
     free(back);
 }
 
+/* ---- Devices that come and go on two threads ---------------------------------------------------------------- */
+
+static PFN_vkGetInstanceProcAddr real_find;
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_first(VkInstance instance, const char *name)
+{
+    return real_find(instance, name);
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_second(VkInstance instance, const char *name)
+{
+    return real_find(instance, name);
+}
+
+/* Adopts the program's device again and again; `context` tells the adoptions of the threads apart. */
+static void *adopt_and_release(void *context)
+{
+    berth_vulkan_adoption adoption = {.struct_size = sizeof adoption,
+                                      .get_instance_proc_addr = context ? find_first : find_second,
+                                      .instance = vk.instance,
+                                      .physical_device = vk.physical_device,
+                                      .device = vk.device,
+                                      .queue = vk.queue,
+                                      .queue_family = vk.queue_family};
+    intptr_t wrong = 0;
+    for (int i = 0; i < 40; i++) {
+        berth_vulkan_handles handles = {.struct_size = sizeof handles};
+        berth_device made;
+        bool right = berth_vulkan_adopt(&adoption, &made) == BERTH_OK &&
+                     berth_vulkan_handles_get(made, &handles) == BERTH_OK &&
+                     handles.get_instance_proc_addr == adoption.get_instance_proc_addr &&
+                     berth_vulkan_release(made) == BERTH_OK &&
+                     berth_vulkan_handles_get(made, &handles) == BERTH_NOT_FOUND;
+        wrong += !right;
+    }
+    return (void *)wrong;
+}
+
+static void devices_are_adopted_on_two_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    real_find = vk.get_instance_proc_addr;
+    if (!is_adopted)
+        return;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, adopt_and_release, i ? &real_find : NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        void *wrong = NULL;
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        assert_null(wrong);
+    }
+}
+
 static void bad_input_is_refused(void **state)
 {
     (void)state;
@@ -334,6 +389,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(addresses_have_places),
         cmocka_unit_test(blocks_of_a_pool_can_be_bound),
         cmocka_unit_test(memory_of_the_host_is_imported),
+        cmocka_unit_test(devices_are_adopted_on_two_threads),
         cmocka_unit_test(bad_input_is_refused),
     };
     is_adopted = argc > 1 && strcmp(argv[1], "adopted") == 0;

@@ -88,7 +88,7 @@ static berth_status scene(void)
 static void every_call_of_the_driver_may_fail(void **state)
 {
     (void)state;
-    int calls = 0, told = 0, asked = 0;
+    int calls = 0, told = 0;
     for (;;) {
         shim->fail_at(++calls, VK_ERROR_OUT_OF_DEVICE_MEMORY);
         berth_status status = scene();
@@ -96,15 +96,14 @@ static void every_call_of_the_driver_may_fail(void **state)
             assert_int_equal(status, BERTH_OK);
             break;
         }
-        /* Told, or made good: the scene has looked at what was copied. */
-        assert_true(status == BERTH_OK || berth_last_error()->message[0]);
+        /* Told, or repeated: the scene has looked at what was copied. */
+        assert_true(status == BERTH_OK ? shim->failed() == 2 : berth_last_error()->message[0] != 0);
         told += status != BERTH_OK;
-        asked += status == BERTH_OK && shim->failed() == 2;
         if (shim->live() != 0)
             fail_msg("after call %d failed, %d things of the driver's are left", calls, shim->live());
     }
-    print_message("%d calls, %d failures told, %d waits and questions repeated\n", calls - 1, told, asked);
-    assert_true(calls > 20 && told > calls - 6 - asked);
+    print_message("%d calls, %d failures told\n", calls - 1, told);
+    assert_true(told > 20);
     assert_int_equal(shim->live(), 0);
     assert_int_equal(shim->misuses(), 0);
 }
