@@ -68,20 +68,28 @@ berth_status bvk_blocks_add(bvk_device *device, bvk_block *block)
     return berth_fail(status, "no memory to note a block");
 }
 
-bvk_block *bvk_blocks_take(bvk_device *device, const void *p, bool imported)
+/* Is it there, and is true what the caller says of it? */
+static berth_status check_block(const bvk_block *block, const bvk_block *as)
+{
+    if (!block || block->base != as->base || block->imported != as->imported)
+        return BERTH_NOT_FOUND;
+    return as->imported || (block->size == as->size && block->kind == as->kind) ? BERTH_OK : BERTH_BAD_FREE;
+}
+
+bvk_block *bvk_blocks_take(bvk_device *device, const bvk_block *as, size_t *size_bytes)
 {
     pthread_rwlock_wrlock(&device->blocks_lock);
-    size_t behind = first_behind(device, p);
+    size_t behind = first_behind(device, as->base);
     bvk_block *block = behind ? device->blocks[behind - 1] : NULL;
-    if (block && block->base == p && block->imported == imported) {
+    berth_status status = check_block(block, as);
+    *size_bytes = status == BERTH_BAD_FREE ? block->size : 0;
+    if (!status) {
         memmove(device->blocks + behind - 1, device->blocks + behind,
                 (device->blocks_count - behind) * sizeof *device->blocks);
         device->blocks_count--;
-    } else {
-        block = NULL;
     }
     pthread_rwlock_unlock(&device->blocks_lock);
-    return block;
+    return !status ? block : NULL;
 }
 
 bvk_block *bvk_blocks_find(bvk_device *device, const void *p)

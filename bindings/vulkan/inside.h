@@ -193,8 +193,9 @@ berth_status bvk_block_make(bvk_device *device, berth_memory_kind kind, size_t s
 void bvk_block_free(bvk_device *device, bvk_block *block);
 
 berth_status bvk_blocks_add(bvk_device *device, bvk_block *block);
-/* Takes out the block that begins at `p`; NULL if there is none or `imported` says otherwise. */
-bvk_block *bvk_blocks_take(bvk_device *device, const void *p, bool imported);
+/* Takes out the block that is like `as`: in base and imported, and a block of ours in size and kind as well. NULL if there is
+ * none; then *size_bytes is the size of the one that begins there, 0: none does. */
+bvk_block *bvk_blocks_take(bvk_device *device, const bvk_block *as, size_t *size_bytes);
 bvk_block *bvk_blocks_find(bvk_device *device, const void *p);
 
 berth_status bvk_allocate(void *self, berth_device device, berth_memory_kind kind, size_t size_bytes,

@@ -268,15 +268,14 @@ berth_status bvk_release(void *self, berth_device which, berth_memory_kind kind,
     berth_status alive = bvk_open(self, which, &device);
     if (alive != BERTH_OK && device->generation != bvk_generation)
         return alive;
-    bvk_block *block = bvk_blocks_take(device, p, false);
-    if (!block)
+    const bvk_block as = {.base = p, .size = size_bytes, .kind = kind};
+    size_t size = 0;
+    bvk_block *block = bvk_blocks_take(device, &as, &size);
+    if (!block && size == 0)
         return berth_fail(BERTH_BAD_FREE, "no block of this Vulkan device begins at %p", p);
-    if (block->size != size_bytes || block->kind != kind) {
-        size_t size = block->size;
-        (void)bvk_blocks_add(device, block); /* it was there: there is room */
+    if (!block)
         return berth_fail(BERTH_BAD_FREE, "the block at %p has %zu bytes, or is of another kind of memory", p,
                           size);
-    }
     bvk_block_free(device, block);
     return alive;
 }
@@ -334,7 +333,9 @@ berth_status bvk_unregister_host(void *self, berth_device which, void *p)
     berth_status alive = bvk_open(self, which, &device);
     if (alive != BERTH_OK && device->generation != bvk_generation)
         return alive;
-    bvk_block *block = bvk_blocks_take(device, p, true);
+    const bvk_block as = {.base = p, .imported = true};
+    size_t size = 0;
+    bvk_block *block = bvk_blocks_take(device, &as, &size);
     if (!block)
         return berth_fail(BERTH_NOT_FOUND, "no registered memory begins at %p", p);
     bvk_block_free(device, block);

@@ -1,6 +1,7 @@
 /* Programs with Vulkan commands of their own on Berth's memory and streams: order, waiting that holds nobody up, memory that
  * is not reused under a kernel, places of addresses, and memory of the host. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -294,9 +295,44 @@ static void memory_of_the_host_is_imported(void **state)
     free(back);
 }
 
+struct wrongly {
+    void *p;
+    _Atomic bool over;
+};
+
+static void *release_wrongly(void *context)
+{
+    struct wrongly *shared = context;
+    intptr_t wrong = 0;
+    while (!atomic_load(&shared->over))
+        wrong +=
+            berth_device_release(device, BERTH_MEMORY_DEVICE, shared->p, BYTES / 2, NULL) != BERTH_BAD_FREE;
+    return (void *)wrong;
+}
+
+/* Not even for a moment: what another thread frees with a wrong size stays findable. */
+static void a_wrong_release_takes_nothing_out(void **state)
+{
+    (void)state;
+    struct wrongly shared = {.p = take(BERTH_MEMORY_DEVICE)};
+    berth_vulkan_place place = {.struct_size = sizeof place};
+    pthread_t thread;
+    void *wrong = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, release_wrongly, &shared), 0);
+    int lost = 0;
+    for (int i = 0; i < 200000; i++)
+        lost += berth_vulkan_locate(device, shared.p, &place) != BERTH_OK;
+    atomic_store(&shared.over, true);
+    assert_int_equal(pthread_join(thread, &wrong), 0);
+    assert_null(wrong);
+    assert_int_equal(lost, 0);
+    give(BERTH_MEMORY_DEVICE, shared.p);
+}
+
 /* ---- Devices that come and go on two threads ---------------------------------------------------------------- */
 
 static PFN_vkGetInstanceProcAddr real_find;
+static pthread_barrier_t together;
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_first(VkInstance instance, const char *name)
 {
@@ -319,7 +355,8 @@ static void *adopt_and_release(void *context)
                                       .queue = vk.queue,
                                       .queue_family = vk.queue_family};
     intptr_t wrong = 0;
-    for (int i = 0; i < 40; i++) {
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < 100; i++) {
         berth_vulkan_handles handles = {.struct_size = sizeof handles};
         berth_device made;
         bool right = berth_vulkan_adopt(&adoption, &made) == BERTH_OK &&
@@ -339,6 +376,7 @@ static void devices_are_adopted_on_two_threads(void **state)
     real_find = vk.get_instance_proc_addr;
     if (!is_adopted)
         return;
+    assert_int_equal(pthread_barrier_init(&together, NULL, 2), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, adopt_and_release, i ? &real_find : NULL), 0);
     for (int i = 0; i < 2; i++) {
@@ -346,6 +384,7 @@ static void devices_are_adopted_on_two_threads(void **state)
         assert_int_equal(pthread_join(threads[i], &wrong), 0);
         assert_null(wrong);
     }
+    pthread_barrier_destroy(&together);
 }
 
 static void bad_input_is_refused(void **state)
@@ -389,6 +428,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(addresses_have_places),
         cmocka_unit_test(blocks_of_a_pool_can_be_bound),
         cmocka_unit_test(memory_of_the_host_is_imported),
+        cmocka_unit_test(a_wrong_release_takes_nothing_out),
         cmocka_unit_test(devices_are_adopted_on_two_threads),
         cmocka_unit_test(bad_input_is_refused),
     };
