@@ -109,7 +109,12 @@ typedef struct berth_tensor {
  * reused before `to` has passed the point of its free (berth_record_use). A consumer's native handle becomes a stream by
  * berth_stream_wrap.
  *
- * Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY, and what the streams answer. */
+ * The tensor's `data` is the first element's address. On a device of OpenCL without pointers it is the cl_mem, and byte_offset
+ * leads from there; memory of the device that is no cl_mem (shared virtual memory, and the extension's) is BERTH_UNSUPPORTED.
+ * Pinned and managed memory of OpenCL is lent as the host's.
+ *
+ * Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY, BERTH_UNSUPPORTED, and what the
+ * streams answer. */
 BERTH_API berth_status berth_dlpack_export(const berth_tensor *tensor, berth_stream *from, berth_stream *to,
                                            struct DLManagedTensorVersioned **out);
 
@@ -125,7 +130,7 @@ BERTH_API berth_status berth_dlpack_export_unversioned(const berth_tensor *tenso
  *
  * The producer sees to it that the data is there: a consumer tells it its stream when it asks for the tensor. Any thread.
  * BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_OVERFLOW, BERTH_OUT_OF_HOST_MEMORY; BERTH_UNSUPPORTED: another major version, too
- * many dimensions, a device that Berth does not have. */
+ * many dimensions, a device that Berth does not have, a buffer of OpenCL. */
 BERTH_API berth_status berth_dlpack_import(struct DLManagedTensorVersioned *managed, berth_tensor *out);
 BERTH_API berth_status berth_dlpack_import_unversioned(struct DLManagedTensor *managed, berth_tensor *out);
 

@@ -101,28 +101,64 @@ static bool is_dense(const berth_tensor *t)
 
 /* ---- Devices ------------------------------------------------------------------------------------------------- */
 
-static void name_device(berth_device device, berth_memory_kind kind, berth_dl_tensor *to)
+/* What DLPack calls a place in memory. The address goes into `data`, byte_offset stays 0: PyTorch 1.13 does not look at
+ * it. Only where `data` is a handle does byte_offset lead from there. */
+struct dl_place {
+    void *data;
+    uint64_t byte_offset;
+    int32_t device_type, device_id;
+};
+
+/* kDLOpenCL's `data` is a cl_mem. Memory that the host may touch is named as the host's; of shared virtual memory, and of
+ * the extension's, there is no cl_mem. */
+static berth_status place_opencl(berth_device device, berth_memory_kind kind, char *data, struct dl_place *at)
+{
+    berth_device_place place = {.struct_size = sizeof place};
+    if (kind != BERTH_MEMORY_DEVICE) {
+        at->device_type = BERTH_DL_CPU;
+        at->device_id = 0;
+        return BERTH_OK;
+    }
+    at->device_type = BERTH_DL_OPENCL;
+    if (!data)
+        return BERTH_OK;
+    berth_status status = berth_device_locate(device, data, &place);
+    if (status == BERTH_UNSUPPORTED || status == BERTH_NOT_FOUND)
+        return berth__fail(BERTH_UNSUPPORTED,
+                           "DLPack knows memory of OpenCL as buffers alone, and %p lies in none: copy it to "
+                           "pinned memory first",
+                           (void *)data);
+    if (status)
+        return status;
+    at->byte_offset = place.offset_bytes + (uint64_t)((char *)at->data - data);
+    at->data = (void *)(uintptr_t)place.handle;
+    return BERTH_OK;
+}
+
+/* `data` is the buffer's, `offset_bytes` leads to the first element. */
+static berth_status dlpack_place(berth_device device, berth_memory_kind kind, char *data,
+                                 uint64_t offset_bytes, struct dl_place *at)
 {
     bool host = kind == BERTH_MEMORY_PINNED || kind == BERTH_MEMORY_WRITE_COMBINED;
-    to->device_id = device.ordinal;
+    *at = (struct dl_place){.data = data ? data + offset_bytes : NULL, .device_id = device.ordinal};
     switch (device.kind) {
     case BERTH_DEVICE_CPU:
-        to->device_type = BERTH_DL_CPU;
-        to->device_id = 0;
-        break;
+        at->device_type = BERTH_DL_CPU;
+        at->device_id = 0;
+        return BERTH_OK;
     case BERTH_DEVICE_CUDA:
-        to->device_type = host                           ? BERTH_DL_CUDA_HOST
+        at->device_type = host                           ? BERTH_DL_CUDA_HOST
                           : kind == BERTH_MEMORY_MANAGED ? BERTH_DL_CUDA_MANAGED
                                                          : BERTH_DL_CUDA;
-        break;
+        return BERTH_OK;
     case BERTH_DEVICE_HIP:
-        to->device_type = host ? BERTH_DL_ROCM_HOST : BERTH_DL_ROCM;
-        break;
+        at->device_type = host ? BERTH_DL_ROCM_HOST : BERTH_DL_ROCM;
+        return BERTH_OK;
     case BERTH_DEVICE_OPENCL:
-        to->device_type = BERTH_DL_OPENCL;
-        break;
+        return place_opencl(device, kind, data, at);
     default:
-        to->device_type = BERTH_DL_OTHER;
+        at->device_type = BERTH_DL_OTHER;
+        return BERTH_OK;
     }
 }
 
@@ -143,8 +179,9 @@ static berth_status find_device(const berth_dl_tensor *from, berth_device *out)
         *out = (berth_device){BERTH_DEVICE_HIP, from->device_id};
         return BERTH_OK;
     case BERTH_DL_OPENCL:
-        *out = (berth_device){BERTH_DEVICE_OPENCL, from->device_id};
-        return BERTH_OK;
+        return berth__fail(BERTH_UNSUPPORTED,
+                           "the tensor's memory is a buffer of OpenCL, which has no address here: let its "
+                           "producer copy it to the host");
     default:
         return berth__fail(BERTH_UNSUPPORTED, "DLPack's device type %d is none of Berth's",
                            (int)from->device_type);
@@ -160,6 +197,7 @@ struct lent {
         berth_dl_versioned versioned;
     } as;
     berth_buffer *buffer;
+    struct dl_place at;
     int64_t shape[BERTH_DIMS_MAX], strides[BERTH_DIMS_MAX];
 };
 
@@ -233,41 +271,54 @@ static berth_status note_use(const berth_buffer *buffer, const void *data, berth
     return status == BERTH_UNSUPPORTED ? BERTH_OK : status;
 }
 
-/* The address goes into `data`, byte_offset stays 0: PyTorch 1.13 does not look at it. */
-static void fill_tensor(struct lent *lent, const berth_tensor *t, char *data, berth_dl_tensor *to)
+static void fill_tensor(struct lent *lent, const berth_tensor *t, berth_dl_tensor *to)
 {
-    berth_allocator *a = berth_buffer_allocator(t->buffer);
     memcpy(lent->shape, t->shape, (size_t)t->dims * sizeof *t->shape);
     memcpy(lent->strides, t->strides, (size_t)t->dims * sizeof *t->strides);
-    *to = (berth_dl_tensor){.data = data ? data + t->offset_bytes : NULL,
+    *to = (berth_dl_tensor){.data = lent->at.data,
+                            .device_type = lent->at.device_type,
+                            .device_id = lent->at.device_id,
                             .dims = t->dims,
                             .type = t->type,
                             .shape = lent->shape,
-                            .strides = lent->strides};
-    name_device(berth_buffer_device(t->buffer), a ? berth_allocator_memory_kind(a) : BERTH_MEMORY_DEVICE, to);
+                            .strides = lent->strides,
+                            .byte_offset = lent->at.byte_offset};
+}
+
+/* Where the first element lies; allocates what was not allocated. */
+static berth_status place_tensor(const berth_tensor *t, struct dl_place *at)
+{
+    berth_status status = berth_buffer_allocate(t->buffer);
+    if (status)
+        return status;
+    berth_allocator *a = berth_buffer_allocator(t->buffer);
+    return dlpack_place(berth_buffer_device(t->buffer),
+                        a ? berth_allocator_memory_kind(a) : BERTH_MEMORY_DEVICE,
+                        berth_buffer_data(t->buffer), t->offset_bytes, at);
 }
 
 /* Everything but the form. */
 static berth_status lend(const berth_tensor *given, berth_stream *from, berth_stream *to, berth_tensor *t,
-                         struct lent **out, char **data)
+                         struct lent **out)
 {
+    struct dl_place at;
     berth_status status = read_tensor(given, t);
     if (!status)
-        status = berth_buffer_allocate(t->buffer);
+        status = place_tensor(t, &at);
     if (status)
         return status;
-    *data = berth_buffer_data(t->buffer);
     struct lent *lent = berth__heap_zalloc(1, sizeof *lent);
     if (!lent)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a tensor's handle");
     status = order_streams(from, to);
     if (!status)
-        status = note_use(t->buffer, *data, to);
+        status = note_use(t->buffer, berth_buffer_data(t->buffer), to);
     if (status) {
         berth__heap_free(lent);
         return status;
     }
     lent->buffer = berth_buffer_retain(t->buffer);
+    lent->at = at;
     *out = lent;
     return BERTH_OK;
 }
@@ -280,8 +331,7 @@ berth_status berth_dlpack_export(const berth_tensor *tensor, berth_stream *from,
     *out = NULL;
     berth_tensor t;
     struct lent *lent = NULL;
-    char *data = NULL;
-    berth_status status = lend(tensor, from, to, &t, &lent, &data);
+    berth_status status = lend(tensor, from, to, &t, &lent);
     if (status)
         return status;
     berth_dl_versioned *form = &lent->as.versioned;
@@ -290,7 +340,7 @@ berth_status berth_dlpack_export(const berth_tensor *tensor, berth_stream *from,
     form->context = lent;
     form->deleter = delete_versioned;
     form->flags = t.flags;
-    fill_tensor(lent, &t, data, &form->tensor);
+    fill_tensor(lent, &t, &form->tensor);
     *out = (struct DLManagedTensorVersioned *)form;
     return BERTH_OK;
 }
@@ -306,14 +356,13 @@ berth_status berth_dlpack_export_unversioned(const berth_tensor *tensor, berth_s
                            "DLPack before versions cannot say that a tensor is read-only or padded");
     berth_tensor t;
     struct lent *lent = NULL;
-    char *data = NULL;
-    berth_status status = lend(tensor, from, to, &t, &lent, &data);
+    berth_status status = lend(tensor, from, to, &t, &lent);
     if (status)
         return status;
     berth_dl_managed *form = &lent->as.managed;
     form->context = lent;
     form->deleter = delete_managed;
-    fill_tensor(lent, &t, data, &form->tensor);
+    fill_tensor(lent, &t, &form->tensor);
     *out = (struct DLManagedTensor *)form;
     return BERTH_OK;
 }

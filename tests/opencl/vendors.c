@@ -392,6 +392,58 @@ static void kinds_of_memory_by_what_there_is(void **state)
                                             : BERTH_OPENCL_SVM);
 }
 
+/* To a consumer of DLPack kDLOpenCL says that data is a cl_mem: so it is, or the tensor is not lent. */
+static void tensors_leave_as_buffers_or_not_at_all(void **state)
+{
+    (void)state;
+    enum { BLOCK = 4096, AT = 1024 };
+    for (int kind = BERTH_MEMORY_DEVICE; kind <= BERTH_MEMORY_PINNED; kind++) {
+        berth_allocator *a = NULL;
+        berth_tensor t = BERTH_TENSOR_INIT;
+        struct DLManagedTensorVersioned *out = NULL;
+        assert_int_equal(berth_device_allocator_create(device, (berth_memory_kind)kind, &a), BERTH_OK);
+        assert_int_equal(berth_buffer_create(a, BLOCK, 64, false, &t.buffer), BERTH_OK);
+        t.type = (berth_dl_type){BERTH_DL_UINT, 8, 1};
+        t.dims = 1;
+        t.shape[0] = 100;
+        t.offset_bytes = AT;
+        berth_status status = berth_dlpack_export(&t, NULL, NULL, &out);
+        if (kind == BERTH_MEMORY_DEVICE && !has_buffers()) {
+            assert_int_equal(status, BERTH_UNSUPPORTED);
+            assert_non_null(strstr(berth_last_error()->message, "buffers alone"));
+            assert_null(out);
+            berth_buffer_release(t.buffer);
+            berth_allocator_release(a);
+            continue;
+        }
+        assert_int_equal(status, BERTH_OK);
+        berth_dl_tensor *lent = &((berth_dl_versioned *)out)->tensor;
+        char *data = berth_buffer_data(t.buffer);
+        if (kind == BERTH_MEMORY_PINNED) {
+            assert_int_equal(lent->device_type, BERTH_DL_CPU);
+            assert_ptr_equal(lent->data, data + AT);
+            assert_int_equal(lent->byte_offset, 0);
+        } else {
+            berth_device_place place = {.struct_size = sizeof place};
+            size_t bytes = 0;
+            assert_int_equal(berth_device_locate(device, data, &place), BERTH_OK);
+            assert_int_equal(lent->device_type, BERTH_DL_OPENCL);
+            assert_int_equal(clGetMemObjectInfo(lent->data, CL_MEM_SIZE, sizeof bytes, &bytes, NULL),
+                             CL_SUCCESS);
+            assert_true((uintptr_t)lent->data == place.handle && bytes >= BLOCK);
+            assert_int_equal(lent->byte_offset, place.offset_bytes + AT);
+        }
+        struct DLManagedTensorVersioned *empty = NULL;
+        t.shape[0] = 0;
+        t.offset_bytes = BLOCK; /* no element, and no byte of the buffer */
+        assert_int_equal(berth_dlpack_export(&t, NULL, NULL, &empty), BERTH_OK);
+        ((berth_dl_versioned *)empty)->deleter(empty);
+        ((berth_dl_versioned *)out)->deleter(out);
+        berth_buffer_release(t.buffer);
+        berth_allocator_release(a);
+    }
+}
+
 /* A driver of OpenCL 1.1. */
 static void too_old_a_driver_is_said(void **state)
 {
@@ -434,6 +486,7 @@ int main(int argc, char **argv)
         TEST(zero_is_one_command),
         TEST(maps_for_writing_do_not_read),
         TEST(kinds_of_memory_by_what_there_is),
+        TEST(tensors_leave_as_buffers_or_not_at_all),
     };
     int code;
     if (!vendors_begin(argc, argv, &code))

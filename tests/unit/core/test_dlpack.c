@@ -315,7 +315,7 @@ static void what_is_not_understood_stays_the_callers(void **state)
     (void)state;
     int64_t shape[] = {2, 3}, many[64] = {0};
     berth_tensor t = BERTH_TENSOR_INIT;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         berth_dl_versioned v = produce(shape, NULL, 2);
         berth_status expected = BERTH_UNSUPPORTED;
         switch (i) {
@@ -339,6 +339,9 @@ static void what_is_not_understood_stays_the_callers(void **state)
             break;
         case 6:
             v.tensor.data = NULL, expected = BERTH_INVALID_ARGUMENT;
+            break;
+        case 7: /* its data would be a cl_mem */
+            v.tensor.device_type = BERTH_DL_OPENCL;
             break;
         default:
             v.tensor.byte_offset = UINT64_MAX, expected = BERTH_OVERFLOW;
