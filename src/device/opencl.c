@@ -3,14 +3,10 @@
 
 #include <stdio.h>
 
-static berth_status opencl_describe(void *self, berth_device device, berth_device_info *info)
+static void describe_place(const ocl_device *ocl, berth_device_info *info)
 {
-    (void)self;
-    ocl_device *ocl = berth__ocl_device(device);
     char platform[64] = "", version[64] = "";
     uint64_t bytes = 0;
-    if (atomic_load(&ocl->gone)) /* with it went its id */
-        return berth__ocl_alive(ocl);
     (void)berth__ocl.clGetDeviceInfo(ocl->id, OCL_DEVICE_NAME, sizeof info->name - 1, info->name, NULL);
     (void)berth__ocl.clGetPlatformInfo(ocl->platform, OCL_PLATFORM_NAME, sizeof platform - 1, platform, NULL);
     (void)berth__ocl.clGetDeviceInfo(ocl->id, OCL_DRIVER_VERSION, sizeof version - 1, version, NULL);
@@ -23,7 +19,18 @@ static berth_status opencl_describe(void *self, berth_device device, berth_devic
         info->memory_kinds |= 1u << BERTH_MEMORY_MANAGED;
     info->stream_ordered = info->memory_kinds != 0 && !ocl->usm;
     info->offset_alignment = ocl->buffers ? ocl->part_alignment : 0;
-    return BERTH_OK;
+}
+
+static berth_status opencl_describe(void *self, berth_device device, berth_device_info *info)
+{
+    (void)self;
+    const ocl_device *ocl = berth__ocl_device(device);
+    bool locked = berth__ocl_places_lock();
+    bool gone = atomic_load(&ocl->gone); /* with it went its id */
+    if (!gone)
+        describe_place(ocl, info);
+    berth__ocl_places_unlock(locked);
+    return gone ? berth__ocl_fail_gone(ocl) : BERTH_OK;
 }
 
 static berth_status native(void *self, berth_device device, void **out)

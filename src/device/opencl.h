@@ -188,6 +188,7 @@ typedef struct ocl_device {
     uint64_t most_bytes;   /* the largest block; 0: the device does not say */
     size_t part_alignment; /* where a sub-buffer may begin */
     ocl_usm_functions usm_functions;
+    /* All above is written while the place is free. It is read by whoever has something live there, or the places locked. */
     _Atomic(ocl_context) context;                    /* made on first use, or adopted */
     _Atomic(ocl_queue) idle_queues[OCL_IDLE_QUEUES]; /* for work without a stream; NULL: nothing here */
     _Atomic bool lost;
@@ -201,12 +202,20 @@ ocl_device *berth__ocl_device(berth_device device);
 int berth__ocl_ordinal(const ocl_device *device);
 /* How many of the devices are the driver's; those behind them are adopted. */
 int32_t berth__ocl_listed_count(void);
-/* Adds a device of an adopted context, under the caller's lock; NULL: there is no room. It can be found once
+/* Adds a device, of an adopted context under the caller's lock; NULL: there is no room. It can be found once
  * berth__ocl_publish has been called. */
-ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id);
+ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id, ocl_context context);
 void berth__ocl_publish(void);
 /* The process is the child of a fork: the driver stayed behind. */
 bool berth__ocl_is_forked(void);
+/* Counts something that will live on the device, before it is made: from then on the device's context stays. Once the
+ * context was given back, BERTH_DEVICE_LOST. */
+berth_status berth__ocl_hold(ocl_device *device);
+void berth__ocl_drop(ocl_device *device);
+/* Until the places are unlocked no context comes or goes; in between the driver may be asked, no more. False where there is
+ * nothing to lock: in the child of a fork, where nobody adopts and who did may have left the lock behind. */
+bool berth__ocl_places_lock(void);
+void berth__ocl_places_unlock(bool locked);
 
 /* The device's context. */
 berth_status berth__ocl_context(ocl_device *device, ocl_context *out);
@@ -225,6 +234,8 @@ berth_status berth__ocl_fail(ocl_device *device, int32_t code, const char *what)
 berth_status berth__ocl_fail_memory(ocl_device *device, int32_t code, size_t size_bytes);
 /* BERTH_OK, or BERTH_DEVICE_LOST once the device has been lost: the driver is not called any more. */
 berth_status berth__ocl_alive(ocl_device *device);
+/* BERTH_DEVICE_LOST: its context was given back. */
+berth_status berth__ocl_fail_gone(const ocl_device *device);
 /* "CL_OUT_OF_RESOURCES". */
 const char *berth__ocl_words(int32_t code);
 /* For what must not stay undone because of a shortage that passes: do code = call; while (berth__ocl_once_more(...)).

@@ -21,8 +21,8 @@ berth_status berth__ocl_context(ocl_device *device, ocl_context *out)
     *out = atomic_load_explicit(&device->context, memory_order_acquire);
     if (BERTH_LIKELY(*out != NULL))
         return BERTH_OK;
-    if (atomic_load(&device->gone))
-        return berth__ocl_alive(device);
+    if (berth__ocl_ordinal(device) >= berth__ocl_listed_count())
+        return berth__ocl_fail_gone(device); /* an adopted one comes with its context */
     int32_t code = OCL_SUCCESS;
     const intptr_t properties[] = {OCL_CONTEXT_PLATFORM, (intptr_t)device->platform, 0};
     ocl_context made = berth__ocl.clCreateContext(properties, 1, &device->id, context_heard, device, &code);
@@ -116,6 +116,41 @@ enum { MOST_OF_ONE = 64 };
 
 static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
 
+bool berth__ocl_places_lock(void)
+{
+    bool locked = !berth__ocl_is_forked();
+    if (locked)
+        pthread_mutex_lock(&adopt_lock);
+    return locked;
+}
+
+void berth__ocl_places_unlock(bool locked)
+{
+    if (locked)
+        pthread_mutex_unlock(&adopt_lock);
+}
+
+/* Counted first, then looked at, where berth_opencl_release does it the other way round: one of the two sees the other. Which
+ * of them goes on is known once the lock is free, for a context in which something lives stays after all. */
+berth_status berth__ocl_hold(ocl_device *device)
+{
+    atomic_fetch_add(&device->live, 1);
+    if (BERTH_LIKELY(!atomic_load(&device->gone)))
+        return BERTH_OK;
+    bool locked = berth__ocl_places_lock();
+    bool gone = atomic_load(&device->gone);
+    berth__ocl_places_unlock(locked);
+    if (!gone)
+        return BERTH_OK;
+    berth__ocl_drop(device);
+    return berth__ocl_is_forked() ? berth__ocl_alive(device) : berth__ocl_fail_gone(device);
+}
+
+void berth__ocl_drop(ocl_device *device)
+{
+    atomic_fetch_sub(&device->live, 1);
+}
+
 static berth_device named(int32_t ordinal)
 {
     return (berth_device){BERTH_DEVICE_OPENCL, ordinal};
@@ -163,14 +198,13 @@ static berth_status adopt_devices(ocl_context context)
         ocl_platform platform = NULL;
         (void)berth__ocl.clGetDeviceInfo(ids[i], OCL_DEVICE_PLATFORM, sizeof platform, (void *)&platform,
                                          NULL);
-        ocl_device *device = berth__ocl_add(platform, ids[i]);
+        const ocl_device *device = berth__ocl_add(platform, ids[i], context);
         if (!device) { /* those before it stay: they work, and hold the context */
             if (i == 0)
                 (void)berth__ocl.clReleaseContext(context);
             status = berth__fail(BERTH_UNSUPPORTED, "no more OpenCL contexts can be adopted");
             break;
         }
-        atomic_store(&device->context, context);
     }
     berth__ocl_publish();
     return status;
@@ -188,12 +222,12 @@ bool berth__ocl_queue_fits(const ocl_device *device, ocl_context context, ocl_de
     if (berth__ocl_ordinal(device) < first || berth__ocl_count(NULL, &count) != BERTH_OK)
         return false;
     bool others = false; /* a device of its own stands for it */
-    pthread_mutex_lock(&adopt_lock);
+    bool locked = berth__ocl_places_lock();
     for (int32_t i = first; i < count; i++) {
         const ocl_device *other = berth__ocl_device(named(i));
         others = others || (atomic_load(&other->context) == context && other->id == id);
     }
-    pthread_mutex_unlock(&adopt_lock);
+    berth__ocl_places_unlock(locked);
     return !others;
 }
 
@@ -306,20 +340,18 @@ berth_status berth_opencl_device_find(void *device_id, berth_device *out)
     berth_status status = berth__ocl_count(NULL, &count);
     if (status)
         return status;
-    bool alone = berth__ocl_is_forked(); /* nobody adopts here, and who did may have left the lock behind */
-    if (!alone)
-        pthread_mutex_lock(&adopt_lock);
+    bool locked = berth__ocl_places_lock();
     for (int32_t i = 0; i < count && out->kind == BERTH_DEVICE_UNKNOWN; i++)
         if (!atomic_load(&berth__ocl_device(named(i))->gone) &&
             (void *)berth__ocl_device(named(i))->id == device_id)
             *out = named(i);
-    if (!alone)
-        pthread_mutex_unlock(&adopt_lock);
+    berth__ocl_places_unlock(locked);
     if (out->kind != BERTH_DEVICE_UNKNOWN)
         return BERTH_OK;
     return berth__fail(BERTH_NOT_FOUND, "none of the %d OpenCL devices is %p", (int)count, device_id);
 }
 
+/* Call with the places locked. */
 static berth_status check_opencl(berth_device device)
 {
     int32_t count = 0;
@@ -341,9 +373,11 @@ berth_status berth_opencl_device_id(berth_device device, void **out)
     if (!out)
         return berth__fail(BERTH_INVALID_ARGUMENT, "out is NULL");
     *out = NULL;
+    bool locked = berth__ocl_places_lock();
     berth_status status = check_opencl(device);
     if (!status)
         *out = berth__ocl_device(device)->id;
+    berth__ocl_places_unlock(locked);
     return status;
 }
 
@@ -352,10 +386,12 @@ berth_status berth_opencl_memory(berth_device device, berth_opencl_memory_model 
     if (!out)
         return berth__fail(BERTH_INVALID_ARGUMENT, "out is NULL");
     *out = BERTH_OPENCL_NO_POINTERS;
+    bool locked = berth__ocl_places_lock();
     berth_status status = check_opencl(device);
-    if (status)
-        return status;
-    const ocl_device *ocl = berth__ocl_device(device);
-    *out = ocl->usm ? BERTH_OPENCL_USM : ocl->coarse ? BERTH_OPENCL_SVM : BERTH_OPENCL_NO_POINTERS;
-    return BERTH_OK;
+    if (!status) {
+        const ocl_device *ocl = berth__ocl_device(device);
+        *out = ocl->usm ? BERTH_OPENCL_USM : ocl->coarse ? BERTH_OPENCL_SVM : BERTH_OPENCL_NO_POINTERS;
+    }
+    berth__ocl_places_unlock(locked);
+    return status;
 }

@@ -68,6 +68,12 @@ static void note_lost(ocl_device *device, int32_t code)
                    berth__ocl_ordinal(device), berth__ocl_words(code));
 }
 
+berth_status berth__ocl_fail_gone(const ocl_device *device)
+{
+    return berth__fail(BERTH_DEVICE_LOST, "OpenCL device %d went with its context: see berth_opencl_release",
+                       berth__ocl_ordinal(device));
+}
+
 berth_status berth__ocl_alive(ocl_device *device)
 {
     if (BERTH_LIKELY(!atomic_load_explicit(&device->lost, memory_order_relaxed)))
@@ -77,9 +83,7 @@ berth_status berth__ocl_alive(ocl_device *device)
                            "OpenCL device %d stayed behind in the parent process when this one was forked",
                            berth__ocl_ordinal(device));
     if (atomic_load(&device->gone))
-        return berth__fail(BERTH_DEVICE_LOST,
-                           "OpenCL device %d went with its context: see berth_opencl_release",
-                           berth__ocl_ordinal(device));
+        return berth__ocl_fail_gone(device);
     return berth__fail(BERTH_DEVICE_LOST, "OpenCL device %d was lost earlier", berth__ocl_ordinal(device));
 }
 

@@ -92,7 +92,7 @@ static size_t part_alignment(uint32_t bits)
     return alignment;
 }
 
-ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id)
+ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id, ocl_context context)
 {
     ocl_device *device = free_place();
     if (!device)
@@ -114,8 +114,9 @@ ocl_device *berth__ocl_add(ocl_platform platform, ocl_device_id id)
     device->buffers = !device->coarse && !device->usm && version >= 102;
     (void)berth__ocl.clGetDeviceInfo(id, OCL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof part_bits, &part_bits, NULL);
     device->part_alignment = part_alignment(part_bits);
+    atomic_store(&device->context, context);
     atomic_store(&device->lost, false);
-    atomic_store(&device->gone, false);
+    atomic_store(&device->gone, false); /* last: whoever still has the ordinal may use it from now on */
     return device;
 }
 
@@ -151,7 +152,7 @@ static void list_devices(void)
             continue; /* a platform without devices is no reason to hide the others */
         for (uint32_t i = 0; i < count && i < MOST_LISTED; i++)
             if (added_count < MOST_LISTED && is_available(ids[i]))
-                (void)berth__ocl_add(platforms[p], ids[i]);
+                (void)berth__ocl_add(platforms[p], ids[i], NULL);
     }
     listed_count = added_count;
     berth__ocl_publish();

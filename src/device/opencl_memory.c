@@ -36,9 +36,11 @@ berth_status berth__ocl_most_bytes(void *self, berth_device device, berth_memory
 {
     (void)self;
     const ocl_device *ocl = berth__ocl_device(device);
+    bool locked = berth__ocl_places_lock();
     size_t room = ocl->buffers && kind == BERTH_MEMORY_DEVICE ? 0 : USUAL_ALIGNMENT;
     bool known = ocl->most_bytes > room && ocl->most_bytes < SIZE_MAX;
     *out = known ? (size_t)ocl->most_bytes - room : SIZE_MAX;
+    berth__ocl_places_unlock(locked);
     return BERTH_OK;
 }
 
@@ -189,10 +191,12 @@ berth_status berth__ocl_allocate(void *self, berth_device device, berth_memory_k
 {
     (void)self, (void)stream;
     ocl_device *ocl = berth__ocl_device(device);
-    atomic_fetch_add(&ocl->live, 1); /* first, so that its context stays */
-    berth_status status = allocate_counted(device, kind, size_bytes, alignment, out);
+    berth_status status = berth__ocl_hold(ocl);
     if (status)
-        atomic_fetch_sub(&ocl->live, 1);
+        return status;
+    status = allocate_counted(device, kind, size_bytes, alignment, out);
+    if (status)
+        berth__ocl_drop(ocl);
     return status;
 }
 
@@ -224,6 +228,6 @@ berth_status berth__ocl_release(void *self, berth_device device, berth_memory_ki
     (void)self, (void)size_bytes;
     berth_status status = release_counted(device, kind, p, stream);
     if (!status)
-        atomic_fetch_sub(&berth__ocl_device(device)->live, 1);
+        berth__ocl_drop(berth__ocl_device(device));
     return status;
 }

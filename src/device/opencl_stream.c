@@ -45,6 +45,7 @@ static void saw_done(ocl_stream *stream, uint64_t count)
 
 /* ---- Life ---------------------------------------------------------------------------------------- */
 
+/* The device is held; the stream holds it from then on. */
 static berth_status opencl_make(berth_device device, ocl_queue queue, bool shared, berth_stream **out)
 {
     ocl_stream *stream = berth__heap_zalloc(1, sizeof *stream);
@@ -58,7 +59,6 @@ static berth_status opencl_make(berth_device device, ocl_queue queue, bool share
         (void)berth__ocl.clGetCommandQueueInfo(queue, OCL_QUEUE_PROPERTIES, sizeof properties, &properties,
                                                NULL);
     stream->out_of_order = (properties & OCL_QUEUE_OUT_OF_ORDER) != 0;
-    atomic_fetch_add(&stream->device->live, 1);
     *out = &stream->base;
     return BERTH_OK;
 }
@@ -70,9 +70,8 @@ berth_status berth__ocl_check_streams(berth_device name)
     return !status ? berth__ocl_check_kind(name, BERTH_MEMORY_DEVICE) : status;
 }
 
-berth_status berth__ocl_stream_create(void *self, berth_device device, berth_stream **out)
+static berth_status create_held(berth_device device, berth_stream **out)
 {
-    (void)self;
     ocl_queue queue;
     berth_status status = berth__ocl_check_streams(device);
     if (!status)
@@ -85,14 +84,23 @@ berth_status berth__ocl_stream_create(void *self, berth_device device, berth_str
     return status;
 }
 
-berth_status berth__ocl_stream_wrap(void *self, berth_device device, void *native, berth_stream **out)
+berth_status berth__ocl_stream_create(void *self, berth_device device, berth_stream **out)
 {
     (void)self;
+    berth_status status = berth__ocl_hold(berth__ocl_device(device));
+    if (status)
+        return status;
+    status = create_held(device, out);
+    if (status)
+        berth__ocl_drop(berth__ocl_device(device));
+    return status;
+}
+
+static berth_status wrap_held(berth_device device, void *native, berth_stream **out)
+{
     ocl_device *ocl = berth__ocl_device(device);
     ocl_context context, theirs = NULL;
     ocl_device_id id = NULL;
-    if (!native)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "the queue to wrap is NULL");
     berth_status status = berth__ocl_check_streams(device);
     if (!status)
         status = berth__ocl_context(ocl, &context);
@@ -116,6 +124,20 @@ berth_status berth__ocl_stream_wrap(void *self, berth_device device, void *nativ
     return status;
 }
 
+berth_status berth__ocl_stream_wrap(void *self, berth_device device, void *native, berth_stream **out)
+{
+    (void)self;
+    if (!native)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "the queue to wrap is NULL");
+    berth_status status = berth__ocl_hold(berth__ocl_device(device));
+    if (status)
+        return status;
+    status = wrap_held(device, native, out);
+    if (status)
+        berth__ocl_drop(berth__ocl_device(device));
+    return status;
+}
+
 void *berth__ocl_stream_native(void *self, berth_stream *stream)
 {
     (void)self;
@@ -127,7 +149,7 @@ static void release_queue(ocl_leaving *leaving)
 {
     ocl_stream *stream = (ocl_stream *)((char *)leaving - offsetof(ocl_stream, leaving));
     (void)berth__ocl.clReleaseCommandQueue(stream->queue);
-    atomic_fetch_sub(&stream->device->live, 1);
+    berth__ocl_drop(stream->device);
     berth__heap_free(stream);
 }
 

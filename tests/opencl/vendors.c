@@ -392,6 +392,91 @@ static void kinds_of_memory_by_what_there_is(void **state)
                                             : BERTH_OPENCL_SVM);
 }
 
+/* ---- Contexts that come and go --------------------------------------------------------------------- */
+
+enum { COMINGS = 100 };
+
+struct coming {
+    cl_context contexts[2];
+    _Atomic bool over;
+};
+
+static void *come_and_go(void *context)
+{
+    struct coming *coming = context;
+    intptr_t wrong = 0;
+    for (int i = 0; i < COMINGS; i++) {
+        berth_device device_of = {0};
+        int32_t count = 0;
+        berth_status released = BERTH_BUSY;
+        wrong += berth_opencl_adopt(coming->contexts[i % 2], &device_of, 1, &count) != BERTH_OK;
+        while (released == BERTH_BUSY) { /* the other thread may just be using it */
+            sched_yield();
+            released = berth_opencl_release(coming->contexts[i % 2]);
+        }
+        wrong += released != BERTH_OK;
+    }
+    atomic_store(&coming->over, true);
+    return (void *)wrong;
+}
+
+/* What the device of that ordinal says: it is there, in a context of the program's, or it went. `use`: and does. */
+static void look_at(berth_device at, const struct coming *coming, bool use)
+{
+    berth_device_info info = {.struct_size = sizeof info};
+    berth_opencl_memory_model model;
+    berth_stream *stream = NULL;
+    void *id = NULL, *native = NULL, *p = NULL;
+    berth_status status = berth_device_describe(at, &info);
+    assert_true(status == BERTH_OK ? info.name[0] != 0 : status == BERTH_DEVICE_LOST);
+    status = berth_opencl_device_id(at, &id);
+    assert_true(status == BERTH_OK ? id != NULL : status == BERTH_NOT_FOUND);
+    status = berth_opencl_memory(at, &model);
+    assert_true(status == BERTH_OK || status == BERTH_NOT_FOUND);
+    status = berth_device_native(at, &native);
+    assert_true(status == BERTH_OK ? native == coming->contexts[0] || native == coming->contexts[1]
+                                   : status == BERTH_DEVICE_LOST);
+    if (!use)
+        return;
+    status = berth_stream_create(at, &stream);
+    assert_true(status == BERTH_OK || status == BERTH_DEVICE_LOST);
+    berth_stream_destroy(stream);
+    status = berth_device_allocate(at, BERTH_MEMORY_DEVICE, 64, 64, NULL, &p);
+    assert_true(status == BERTH_OK || status == BERTH_DEVICE_LOST);
+    if (p)
+        assert_int_equal(berth_device_release(at, BERTH_MEMORY_DEVICE, p, 64, NULL), BERTH_OK);
+}
+
+/* A place is given to another context while a thread looks at all ordinals that it knows. */
+static void a_place_is_whole_before_it_is_there(void **state)
+{
+    (void)state;
+    struct coming coming = {0};
+    pthread_t thread;
+    void *wrong = NULL;
+    int32_t count = 0;
+    const berth_device of_first = in_new_context(), of_second = in_new_context();
+    assert_int_equal(berth_device_native(of_first, (void **)&coming.contexts[0]), BERTH_OK);
+    assert_int_equal(berth_device_native(of_second, (void **)&coming.contexts[1]), BERTH_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(clRetainContext(coming.contexts[i]), CL_SUCCESS);
+        assert_int_equal(berth_opencl_release(coming.contexts[i]), BERTH_OK);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, come_and_go, &coming), 0);
+    for (unsigned i = 0; !atomic_load(&coming.over); i++) {
+        assert_int_equal(berth_device_count(BERTH_DEVICE_OPENCL, &count), BERTH_OK);
+        look_at(of_first, &coming, i % 8 == 0);
+        look_at(of_second, &coming, false);
+        sched_yield();
+    }
+    assert_int_equal(pthread_join(thread, &wrong), 0);
+    assert_null(wrong);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(clReleaseContext(coming.contexts[i]), CL_SUCCESS);
+}
+
+/* ---- Tensors -------------------------------------------------------------------------------------- */
+
 /* To a consumer of DLPack kDLOpenCL says that data is a cl_mem: so it is, or the tensor is not lent. */
 static void tensors_leave_as_buffers_or_not_at_all(void **state)
 {
@@ -486,6 +571,7 @@ int main(int argc, char **argv)
         TEST(zero_is_one_command),
         TEST(maps_for_writing_do_not_read),
         TEST(kinds_of_memory_by_what_there_is),
+        TEST(a_place_is_whole_before_it_is_there),
         TEST(tensors_leave_as_buffers_or_not_at_all),
     };
     int code;
