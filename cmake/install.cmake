@@ -67,7 +67,8 @@ if(TARGET berth_torch)
   set(BERTH_PYTHON_DIR ${CMAKE_INSTALL_LIBDIR}/berth/python CACHE STRING
     "Where Python modules go, e.g. lib/python3/dist-packages; programs add it to PYTHONPATH")
   install(TARGETS berth_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/pytorch/berth_torch DESTINATION ${BERTH_PYTHON_DIR} FILES_MATCHING PATTERN "*.py")
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/pytorch/berth_torch DESTINATION ${BERTH_PYTHON_DIR}
+    FILES_MATCHING PATTERN "*.py" PATTERN "py.typed") # the mark that the package has types
   install(FILES ${PROJECT_SOURCE_DIR}/bindings/pytorch/berth_torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/berth)
 endif()
 

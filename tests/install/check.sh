@@ -49,6 +49,21 @@ for file in LICENSE README.md CHANGELOG.md docs/cpp.md; do
     [ -f "$prefix/share/doc/berth/$file" ] || { echo "$file is not installed" >&2; exit 1; }
 done
 [ -f "$prefix/include/berth/berth.hpp" ] || { echo "berth.hpp is not installed" >&2; exit 1; }
+# Every binding that was built: its library, its header, and all of a Python package, the mark that it has types included.
+for library in "$build"/bindings/*/libberth_*.so; do
+    [ -e "$library" ] || continue # none was built
+    name=$(basename "$library" .so)
+    name=${name#lib}
+    for file in "lib$name.so" "$name.h"; do
+        [ -n "$(find "$prefix" -name "$file")" ] || { echo "$file is not installed" >&2; exit 1; }
+    done
+done
+if [ -e "$build/bindings/pytorch/libberth_torch.so" ]; then
+    package=$(dirname "$0")/../../bindings/pytorch/berth_torch
+    for file in "$package"/*.py "$package/py.typed"; do
+        [ -n "$(find "$prefix" -path "*/berth_torch/$(basename "$file")")" ] || { echo "$file is not installed" >&2; exit 1; }
+    done
+fi
 "$cmake" -DMANIFEST="$build/install_manifest.txt" -P "$(dirname "$0")/../../cmake/uninstall.cmake" >"$work/uninstall.log" 2>&1
 left=$(find "$prefix" ! -type d)
 [ -z "$left" ] || { echo "uninstalling leaves: $left" >&2; exit 1; }
