@@ -106,6 +106,11 @@ typedef struct berth_ucx_figures {
     uint64_t lost_bytes;    /* address space that somebody else had taken before it could be kept back */
 } berth_ucx_figures;
 
+#define BERTH_UCX_FIGURES_INIT                      \
+    {                                               \
+        sizeof(berth_ucx_figures), 0, 0, 0, 0, 0, 0 \
+    }
+
 /* The caller sets out->struct_size. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT. */
 BERTH_API berth_status berth_ucx_figures_get(berth_ucx *ucx, berth_ucx_figures *out);
 

@@ -41,6 +41,12 @@ typedef struct berth_vulkan_adoption {
     void *context;
 } berth_vulkan_adoption;
 
+#define BERTH_VULKAN_ADOPTION_INIT                                                                           \
+    {                                                                                                        \
+        sizeof(berth_vulkan_adoption), NULL, VK_NULL_HANDLE, VK_NULL_HANDLE, VK_NULL_HANDLE, VK_NULL_HANDLE, \
+            0, false, false, NULL, NULL, NULL                                                                \
+    }
+
 /* Makes the program's device a device of Berth's, of a kind of its own ("vulkan-1", ...). The handles stay the program's,
  * and must stay until berth_vulkan_release. Any thread. BERTH_OK, BERTH_INVALID_ARGUMENT, BERTH_UNSUPPORTED,
  * BERTH_OUT_OF_HOST_MEMORY, BERTH_BUSY (64 kinds are registered), BERTH_DEVICE_ERROR. */
@@ -62,6 +68,13 @@ typedef struct berth_vulkan_handles {
     uint32_t queue_family;
     PFN_vkGetInstanceProcAddr get_instance_proc_addr;
 } berth_vulkan_handles;
+
+#define BERTH_VULKAN_HANDLES_INIT                                                                        \
+    {                                                                                                    \
+        sizeof(berth_vulkan_handles), VK_NULL_HANDLE, VK_NULL_HANDLE, VK_NULL_HANDLE, VK_NULL_HANDLE, 0, \
+            NULL                                                                                         \
+    }
+
 BERTH_API berth_status berth_vulkan_handles_get(berth_device device, berth_vulkan_handles *out);
 
 /* Where an address lies. Pools, device sources and plans begin their blocks at offsets that storage and uniform buffers
@@ -74,6 +87,11 @@ typedef struct berth_vulkan_place {
     VkDeviceMemory memory;   /* the buffer lies at its beginning */
     VkDeviceAddress address; /* of the address asked for; 0 without the feature */
 } berth_vulkan_place;
+
+#define BERTH_VULKAN_PLACE_INIT                                             \
+    {                                                                       \
+        sizeof(berth_vulkan_place), VK_NULL_HANDLE, 0, 0, VK_NULL_HANDLE, 0 \
+    }
 
 /* The caller sets out->struct_size. Any thread. BERTH_OK, BERTH_NOT_FOUND, BERTH_INVALID_ARGUMENT. */
 BERTH_API berth_status berth_vulkan_locate(berth_device device, const void *p, berth_vulkan_place *out);

@@ -66,6 +66,11 @@ typedef struct berth_device_place {
     uint64_t size_bytes;   /* of the whole block behind the handle */
 } berth_device_place;
 
+#define BERTH_DEVICE_PLACE_INIT             \
+    {                                       \
+        sizeof(berth_device_place), 0, 0, 0 \
+    }
+
 /* What a device does. Set struct_size to sizeof(berth_device_ops); operations are only ever appended, and a table of an
  * older header stays valid. `self` is what was given to berth_device_register. */
 typedef struct berth_device_ops {
@@ -138,6 +143,13 @@ typedef struct berth_device_ops {
     /* `out` is zeroed but for struct_size; BERTH_NOT_FOUND for an address that is not the device's. */
     berth_status (*locate)(void *self, berth_device device, const void *p, berth_device_place *out);
 } berth_device_ops;
+
+#define BERTH_DEVICE_OPS_INIT                                                                               \
+    {                                                                                                       \
+        sizeof(berth_device_ops), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   \
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                \
+    }
 
 /* Adds a kind of devices and gives it a number, BERTH_DEVICE_REGISTERED or above, that no other kind of this process has
  * or gets. The table is copied; `self` and what the operations stand on (a shared library) stay until unregistered. No

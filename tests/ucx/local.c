@@ -37,7 +37,7 @@ static berth_allocator *make_pool(berth_ucx *ucx)
 
 static berth_ucx_figures figures_of(berth_ucx *ucx)
 {
-    berth_ucx_figures figures = {.struct_size = sizeof figures};
+    berth_ucx_figures figures = BERTH_UCX_FIGURES_INIT;
     assert_int_equal(berth_ucx_figures_get(ucx, &figures), BERTH_OK);
     return figures;
 }
@@ -390,7 +390,7 @@ static int look_in_child(berth_ucx *ucx, berth_allocator *pool, void *p, const v
     char ticket[TICKET_ROOM];
     size_t bytes = sizeof ticket;
     void *other = NULL;
-    berth_ucx_figures figures = {.struct_size = sizeof figures};
+    berth_ucx_figures figures = BERTH_UCX_FIGURES_INIT;
 #define IN_CHILD(condition) \
     if (!(condition))       \
         return __LINE__ & 0xff;

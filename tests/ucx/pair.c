@@ -106,7 +106,7 @@ static void own_reuse(wire *w, berth_allocator *pool)
 static void own_trim(wire *w, berth_ucx *ucx, berth_allocator *pool)
 {
     enum { NEW_SLABS = 6 };
-    berth_ucx_figures figures = {.struct_size = sizeof figures};
+    berth_ucx_figures figures = BERTH_UCX_FIGURES_INIT;
     void *old = NULL, *fresh[NEW_SLABS];
     CHECK(berth_allocate(pool, SLAB, 64, NULL, &old) == BERTH_OK);
     memset(old, 5, SLAB);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 berth_device device;
-berth_vulkan_handles vk = {.struct_size = sizeof vk};
+berth_vulkan_handles vk = BERTH_VULKAN_HANDLES_INIT;
 bool is_adopted;
 int queue_locks;
 struct kernel_calls call;

@@ -214,8 +214,8 @@ static void addresses_have_places(void **state)
 {
     (void)state;
     char *p = take(BERTH_MEMORY_DEVICE);
-    berth_vulkan_place at = {.struct_size = sizeof at}, within = {.struct_size = sizeof within};
-    berth_device_place same = {.struct_size = sizeof same};
+    berth_vulkan_place at = BERTH_VULKAN_PLACE_INIT, within = BERTH_VULKAN_PLACE_INIT;
+    berth_device_place same = BERTH_DEVICE_PLACE_INIT;
     assert_int_equal(berth_vulkan_locate(device, p, &at), BERTH_OK);
     assert_int_equal(berth_vulkan_locate(device, p + 300, &within), BERTH_OK);
     assert_int_equal(berth_device_locate(device, p + 300, &same), BERTH_OK);
@@ -391,7 +391,7 @@ static void bad_input_is_refused(void **state)
 {
     (void)state;
     berth_stream *cpu = NULL, *stream = new_stream();
-    berth_vulkan_adoption adoption = {.struct_size = sizeof adoption};
+    berth_vulkan_adoption adoption = BERTH_VULKAN_ADOPTION_INIT;
     berth_vulkan_handles handles = {.struct_size = 3};
     berth_device made = {9, 9};
     VkSemaphore semaphore;
