@@ -257,6 +257,7 @@ void top_print_json(FILE *out, const top_picture *p, unsigned rows)
     cli_json json;
     format_counts sum = format_tally_sum(p->tally);
     cli_json_begin(&json, out);
+    cli_json_number(&json, "schema", 1);
     cli_json_text(&json, "input", p->name);
     cli_json_text(&json, "format", p->h->format);
     cli_json_text(&json, "state", p->state);

@@ -29,6 +29,7 @@ static int answer(const check_request *r, const berth_problem_file *file, const 
     if (r->json) {
         cli_json json;
         cli_json_begin(&json, stdout);
+        cli_json_number(&json, "schema", 1);
         cli_json_bool(&json, "valid", !status);
         cli_json_number(&json, "buffers", problem->buffer_count);
         if (status)

@@ -126,6 +126,7 @@ static void list_json(void)
     size_t kind_count = find_kinds(kinds);
     reason why[KINDS];
     cli_json_begin(&json, stdout);
+    cli_json_number(&json, "schema", 1);
     cli_json_list_begin(&json, "devices");
     for (size_t i = 0; i < kind_count; i++)
         list_kind(kinds[i], &json, why[i]);

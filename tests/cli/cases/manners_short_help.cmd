@@ -1,1 +1,1 @@
-for verb in plan check show convert devices help; do berth $verb -h | head -1 | cut -d' ' -f1-3; done
+for verb in $(berth help | sed -n '/^Verbs:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do berth "$verb" -h | head -n 1 | cut -d' ' -f1-3; done
