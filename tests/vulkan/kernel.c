@@ -133,6 +133,15 @@ static int adopt_own_device(void)
     return berth_vulkan_adopt(&adoption, &device) == BERTH_OK ? 0 : -1;
 }
 
+#if defined(__SANITIZE_THREAD__)
+/* The driver's thread may still be busy with a semaphore that it has signalled when we destroy it, as Vulkan lets us. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:libvulkan_lvp\nmutex:libvulkan_lvp\n";
+}
+#endif
+
 #if defined(__SANITIZE_ADDRESS__)
 /* What the driver leaves behind when it is unloaded is not ours to tell; it is known by its file while it stays loaded. */
 const char *__lsan_default_suppressions(void);

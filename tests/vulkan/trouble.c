@@ -110,7 +110,7 @@ static void every_call_of_the_driver_may_fail(void **state)
 
 /* ---- Waits and questions that fail ----------------------------------------------------------------------- */
 
-/* The device's queue stands still until `open` is called. */
+/* The device's queue stands still until queue_open is called. */
 static VkSemaphore queue_hold(void)
 {
     const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
@@ -218,6 +218,35 @@ static void a_wait_that_failed_is_not_over(void **state)
     assert_int_equal(berth_copy(device, of.to[1], host, PIECE, BERTH_COPY_INFER, NULL, false), BERTH_OK);
     shim->fail_asking(0, 0);
     check_piece(&of, 1);
+    call.vkDestroySemaphore(vk.device, held, NULL);
+    pieces_free(&of);
+}
+
+/* A stream that was told to wait, and nothing else, has not come to its end before what it waits for. */
+static void a_wait_alone_is_work(void **state)
+{
+    (void)state;
+    pieces of;
+    berth_stream *other = NULL;
+    berth_event *before = NULL, *after = NULL;
+    pieces_make(&of);
+    VkSemaphore held = queue_hold();
+    assert_int_equal(berth_stream_create(device, &other), BERTH_OK);
+    assert_int_equal(berth_event_create(device, &before), BERTH_OK);
+    assert_int_equal(berth_event_create(device, &after), BERTH_OK);
+    assert_int_equal(copy_piece(&of, 0), BERTH_OK);
+    assert_int_equal(berth_event_record(before, of.stream), BERTH_OK);
+    assert_int_equal(berth_stream_wait_event(other, before), BERTH_OK);
+    assert_int_equal(berth_event_record(after, other), BERTH_OK);
+    assert_int_equal(berth_event_query(after), BERTH_NOT_READY);
+    assert_int_equal(berth_stream_query(other), BERTH_NOT_READY);
+    queue_open(held);
+    assert_int_equal(berth_event_wait(after), BERTH_OK);
+    assert_int_equal(berth_event_query(before), BERTH_OK);
+    berth_event_destroy(before);
+    berth_event_destroy(after);
+    berth_stream_destroy(other);
+    assert_int_equal(berth_stream_synchronize(of.stream), BERTH_OK);
     call.vkDestroySemaphore(vk.device, held, NULL);
     pieces_free(&of);
 }
@@ -411,6 +440,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_of_the_driver_may_fail),
         cmocka_unit_test(a_wait_that_failed_is_not_over),
+        cmocka_unit_test(a_wait_alone_is_work),
         cmocka_unit_test(a_question_that_failed_frees_no_commands),
         cmocka_unit_test(waits_that_always_fail_lose_the_device),
         cmocka_unit_test(allocations_are_few),
