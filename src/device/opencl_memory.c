@@ -36,7 +36,8 @@ berth_status berth__ocl_most_bytes(void *self, berth_device device, berth_memory
 {
     (void)self;
     const ocl_device *ocl = berth__ocl_device(device);
-    bool locked = berth__ocl_places_lock();
+    /* Asked for often, and the driver's own devices stay. */
+    bool locked = device.ordinal >= berth__ocl_listed_count() && berth__ocl_places_lock();
     size_t room = ocl->buffers && kind == BERTH_MEMORY_DEVICE ? 0 : USUAL_ALIGNMENT;
     bool known = ocl->most_bytes > room && ocl->most_bytes < SIZE_MAX;
     *out = known ? (size_t)ocl->most_bytes - room : SIZE_MAX;
