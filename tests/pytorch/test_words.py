@@ -1,0 +1,197 @@
+"""Figures and words of the binding: what the program allocated, PyTorch's names and snapshots, settings and refusals."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import torch
+import torch.cuda._memory_viz
+
+import berth_torch
+
+MIB = 1 << 20
+BERTH = ""
+
+
+def tensor(mib):
+    return torch.ones(int(mib * MIB / 4))
+
+
+def work():
+    return float(tensor(1).mul(2).sum())
+
+
+def berth(*words):
+    return subprocess.run([BERTH, *words], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+
+class Figures(unittest.TestCase):
+    """In a replay, figures are what the program allocated."""
+
+    def tearDown(self):
+        berth_torch.enable()
+
+    def run_with(self, **settings):
+        berth_torch.enable(**settings)
+
+        def run():
+            first = tensor(1)
+            inside = berth_torch.memory_allocated() - before
+            second = first.mul(2)
+            del first
+            third = tensor(3)
+            del second, third
+            return inside
+
+        before = berth_torch.memory_allocated()
+        with berth_torch.record() as plan:
+            run()
+        self.assertEqual(berth_torch.memory_allocated(), before)
+        for _ in range(2):
+            berth_torch.reset_peak_memory_stats()
+            with berth_torch.scope("figures") as scope:
+                with berth_torch.replay(plan) as report:
+                    self.assertEqual(run(), MIB)
+            self.assertEqual(report.by_fallback, 0, str(report))
+            self.assertGreaterEqual(scope.peak_bytes, 4 * MIB)
+            self.assertLess(scope.peak_bytes, 4.1 * MIB)
+            self.assertEqual(berth_torch.memory_allocated(), before)
+            self.assertGreaterEqual(berth_torch.max_memory_allocated() - before, 4 * MIB)
+            self.assertLess(berth_torch.max_memory_allocated() - before, 4.1 * MIB)
+            self.assertEqual(berth_torch.stats()["num_allocs"], report.from_plan)
+            self.assertEqual(berth_torch.stats()["max_alloc_size"], 3 * MIB)
+        return plan
+
+    def test_on_every_stack(self):
+        for settings in ({}, {"tracking": True}, {"source": "system"}, {"guard": True}, {"compacting": True}):
+            with self.subTest(settings):
+                self.run_with(**settings)
+
+    def test_leaks_are_tensors(self):
+        plan = self.run_with(tracking=True)
+        before = len(berth_torch.leaks())
+        with berth_torch.replay(plan):
+            kept = tensor(1)
+            self.assertEqual([leak["bytes"] for leak in berth_torch.leaks()][:1], [MIB])
+        found = berth_torch.leaks()
+        self.assertEqual(len(found), before + 1)
+        self.assertNotIn("planned block", [leak["label"] for leak in found])
+        del kept
+        self.assertEqual(len(berth_torch.leaks()), before)
+
+
+class Words(unittest.TestCase):
+    def tearDown(self):
+        berth_torch.enable()
+
+    def test_a_strict_mismatch_is_no_shortage(self):
+        with berth_torch.record() as plan:
+            work()
+        with self.assertRaises(RuntimeError) as raised:
+            with berth_torch.replay(plan, strict=True):
+                tensor(3)
+        self.assertNotIn("out of memory", str(raised.exception))
+        self.assertIn("strict", str(raised.exception))
+
+    def test_a_limit_counts_what_lives(self):
+        kept = tensor(8)
+        berth_torch.enable(limit=f"{(berth_torch.memory_allocated() + 4 * MIB) // 1024}K")
+        tensor(2)
+        with self.assertRaises(RuntimeError):
+            tensor(6)
+        del kept
+        tensor(6)
+
+    def test_settings_as_people_write_them(self):
+        program = "import berth_torch, torch; torch.ones(10); berth_torch.leaks(); print(berth_torch.stats()['bytes_limit'])"
+        environment = {**os.environ, "BERTH_TORCH": "limit=2GB, tracking=True"}
+        said = subprocess.run([sys.executable, "-c", program], env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        self.assertEqual(int(said.stdout), 2 << 30)
+        for wrong in ({"limit": -1}, {"limit": float("nan")}, {"limit": True}, {"stack_depth": -1}, {"python_stacks": 99}):
+            with self.assertRaises(ValueError, msg=str(wrong)):
+                berth_torch.enable(**wrong)
+        with self.assertRaises(TypeError):
+            berth_torch.enable(tracking="no")
+        with self.assertRaises(TypeError):
+            berth_torch.scope(3)
+        environment["BERTH_TORCH"] = "tracking=perhaps"
+        said = subprocess.run([sys.executable, "-c", program], env=environment, stderr=subprocess.PIPE, text=True)
+        self.assertIn("tracking=perhaps", said.stderr)
+
+    def test_a_shortage_without_a_limit_speaks_of_none(self):
+        for size in (1 << 50, 1 << 62):
+            with self.assertRaises(RuntimeError) as raised:
+                torch.empty(size, dtype=torch.uint8)
+            self.assertIn("out of memory", str(raised.exception))
+            self.assertNotIn("limit", str(raised.exception))
+
+    def test_snapshots_have_frames(self):
+        berth_torch.enable(tracking=True, python_stacks=2)
+        kept = tensor(2)
+        block, = [b for segment in berth_torch.memory_snapshot() for b in segment["blocks"]
+                  if b["state"] == "active_allocated" and b["size"] >= 2 * MIB and b["history"][0]["frames"]]
+        frame = block["history"][0]["frames"][0]
+        self.assertEqual((frame["filename"], frame["name"]), ("test_words.py", "tensor"))
+        self.assertGreater(frame["line"], 0)
+        for show in (torch.cuda._memory_viz.memory, torch.cuda._memory_viz.segments):
+            self.assertIn("test_words.py", show(berth_torch.memory_snapshot(), format_flamegraph=lambda lines: lines))
+        del kept
+
+    def test_a_stack_too_many_says_so(self):
+        program = ("import itertools, berth_torch\n"
+                   "frames, made = range(1, 33), 0\n"
+                   "for depth, python in itertools.islice(itertools.product(frames, frames), 65):\n"
+                   "    try: berth_torch.enable(stack_depth=depth, python_stacks=python)\n"
+                   "    except berth_torch.BerthError as error: print(made, error); break\n"
+                   "    made += 1\n"
+                   "berth_torch.enable()\n")
+        said = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertTrue(said.startswith("63 64 different stacks were made"), said)  # the first was that of the import
+
+    def test_pytorchs_names(self):
+        kept = tensor(2)
+        self.assertGreaterEqual(berth_torch.memory_reserved(), berth_torch.memory_allocated())
+        self.assertEqual(berth_torch.memory_stats()["allocated_bytes.all.current"], berth_torch.memory_allocated())
+        self.assertIn("in use", berth_torch.memory_summary())
+        berth_torch.reset_peak_memory_stats()
+        berth_torch.empty_cache()
+        snapshot = berth_torch.memory_snapshot()
+        live = sum(segment["allocated_size"] for segment in snapshot)
+        self.assertGreaterEqual(live, berth_torch.memory_allocated())
+        drawn = torch.cuda._memory_viz.memory(snapshot, format_flamegraph=lambda lines: lines)
+        self.assertIn("active_allocated", drawn)
+        self.assertRegex(berth_torch.__version__, r"^\d+\.\d+\.\d+$")
+        del kept
+
+    def resident(self):  # not Berth's figures: to ask for them may be what gives memory back
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def wait_for_resident(self, most):
+        waited = threading.Event()
+        for _ in range(600):  # it takes ten seconds; much longer is a failure
+            if self.resident() < most:
+                return
+            waited.wait(0.1)
+        self.fail(f"{self.resident()} bytes are still resident after a minute, not {most}")
+
+    def test_idle_memory_goes_back_by_itself(self):
+        berth_torch.trim()
+        before = self.resident()
+        older, oldest = tensor(64), tensor(64)
+        berth_torch.enable(compacting=True)
+        tensor(64)
+        self.assertGreaterEqual(self.resident(), before + 180 * MIB)
+        del oldest  # of a stack that serves no more
+        self.wait_for_resident(before + 80 * MIB)
+        berth_torch.disable()
+        del older  # no tensor comes after it
+        self.wait_for_resident(before + 16 * MIB)
+
+
+if __name__ == "__main__":
+    BERTH = sys.argv.pop()
+    unittest.main()
