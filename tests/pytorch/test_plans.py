@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import warnings
 
 import torch
@@ -227,6 +228,32 @@ class Leaving(unittest.TestCase):
         threads = [threading.Thread(target=many) for _ in range(4)]
         [thread.start() for thread in threads], [thread.join() for thread in threads]
         self.assertEqual(failures, [])
+        self.assertTrue(gc.isenabled())
+
+    def test_one_thread_enters_while_another_leaves(self):
+        """The collector is off as long as anybody is inside, whenever the second comes, and on after the last."""
+        enable = gc.enable
+        for goes_at_once in (False, True):
+            for before in (False, True):
+                collector, others = berth_torch._plans._Collector(), ["second"]
+
+                def enable_amid():
+                    if not before:
+                        enable()
+                    if others:
+                        collector.hold(others.pop())
+                        if goes_at_once:
+                            collector.let_go("second")
+                    if before:
+                        enable()
+
+                collector.hold("first")
+                with self.subTest(before=before, goes_at_once=goes_at_once):
+                    with unittest.mock.patch.object(gc, "enable", enable_amid):
+                        collector.let_go("first")
+                    self.assertEqual(gc.isenabled(), goes_at_once)
+                    collector.let_go("second")
+                    self.assertTrue(gc.isenabled())
 
     def test_a_scope_in_itself(self):
         scope = berth_torch.replay(recorded())

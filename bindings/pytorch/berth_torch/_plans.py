@@ -124,15 +124,20 @@ class _Collector:
     def hold(self, entry):
         self._holders.add(entry)
         if gc.isenabled():
-            self._was_on = True
-            gc.disable()
-            self._was_on = True  # again: a thread that lets go in between takes the first for its own
+            self._disable()
+
+    def _disable(self):
+        self._was_on = True
+        gc.disable()
+        self._was_on = True  # again: a thread that lets go in between takes the first for its own
 
     def let_go(self, entry):
         self._holders.discard(entry)
-        if self._was_on and not self._holders:
+        while self._was_on and not self._holders:
             gc.enable()
-            self._was_on = False
+            self._was_on = False  # not before: an interrupt in between would leave it off for good
+            if self._holders or not gc.isenabled():  # another thread came meanwhile, and what it noted is overwritten
+                self._disable()
 
 
 _collector = _Collector()
