@@ -463,6 +463,12 @@ class Planned(unittest.TestCase):
             run(torch.ones(100), flag), run(torch.ones(100), flag)
         self.assertEqual(len(run), 3)
 
+    def test_keys_that_cannot_be_ordered(self):
+        run, x = berth_torch.planned(lambda values: values["1"].mul(2), warm_up=0), torch.ones(9)
+        for values in ({1: x, "1": x}, {"1": x, 1: x}, {1: None, "1": x}, {"1": x, 1: torch.nn.ReLU()}, {None: 3, "None": 1, "1": x}):
+            self.assertEqual(float(run(values).sum()), 18.0)
+        self.assertEqual(len(run), 4)  # the order of a dictionary makes no other run
+
     def test_a_decorated_function_goes_by_its_name(self):
         self.assertIs(pickle.loads(pickle.dumps(decorated)), decorated)
         self.assertIs(copy.deepcopy(decorated), decorated)

@@ -106,7 +106,9 @@ def _key_of(value) -> Any:
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *map(_key_of, value))
     if isinstance(value, dict):
-        return tuple(sorted((str(name), _key_of(each)) for name, each in value.items()))
+        # By the name's type too: 1 and "1" are two. By name alone otherwise: keys of values cannot be compared.
+        pairs = [((type(name).__name__, str(name)), _key_of(each)) for name, each in value.items()]
+        return tuple(sorted(pairs, key=lambda pair: pair[0]))
     if isinstance(value, (bool, int)):  # True is no 1
         return (type(value).__name__, int(value))
     if isinstance(value, (str, bytes, type(None), torch.dtype)):
