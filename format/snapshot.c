@@ -354,9 +354,15 @@ static void add_all(struct snapshot *s, const struct format_pickle_object *top)
 
 static void say_if_empty(struct snapshot *s)
 {
-    if (!s->count)
-        format_history_notice(s->h, "the snapshot has no events, only what was alive when it was made: call "
-                                    "torch.cuda.memory._record_memory_history() before");
+    if (s->count)
+        return;
+    bool is_cpu =
+        s->h->device_count > 1 && strcmp(format_history_words(s->h, s->h->devices[1].name), "cpu") == 0;
+    format_history_notice(s->h,
+                          is_cpu ? "the snapshot has no events, only what was alive when it was made: "
+                                   "berth_torch.trace() writes them"
+                                 : "the snapshot has no events, only what was alive when it was made: call "
+                                   "torch.cuda.memory._record_memory_history() before");
 }
 
 static berth_status read_bytes(const char *path, const void *bytes, size_t size_bytes, struct snapshot *s,

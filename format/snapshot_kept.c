@@ -152,8 +152,9 @@ void format_snapshot_add_kept(struct snapshot *s, const struct format_pickle_obj
         if (list->items[i].type != FORMAT_PICKLE_DICT)
             continue;
         const struct format_pickle_object *segment = list->items[i].as.object;
-        uint16_t device =
-            format_snapshot_device(s->h, "cuda", (uint64_t)format_pickle_number(segment, DEVICE));
+        int64_t ordinal = format_pickle_number(segment, DEVICE);
+        uint16_t device = ordinal < 0 ? format_history_device(s->h, "cpu") /* as torch.device("cpu").index */
+                                      : format_snapshot_device(s->h, "cuda", (uint64_t)ordinal);
         add_kept_segment(s, segment, device, kept, start_ns);
         add_kept_blocks(s, segment, device, kept, start_ns);
     }

@@ -93,6 +93,14 @@ with open("snapshot.pickle", "wb") as file:
     pickle.dump(snapshot, file)
 code, lines, words = lines_of("snapshot.pickle")
 check(code == 0 and any("_record_memory_history" in line for line in lines), "a snapshot without a history says what to do")
+# PyTorch's index of the CPU, as berth_torch writes it.
+for segment in snapshot["segments"]:
+    segment["device"] = -1
+with open("snapshot.pickle", "wb") as file:
+    pickle.dump(snapshot, file)
+code, lines, words = lines_of("snapshot.pickle")
+check(code == 0 and {line.split()[5] for line in lines if line.startswith("block ")} == {"cpu"}, f"device -1 is the CPU: {lines[:1]}")
+check(any("berth_torch.trace" in line for line in lines), "a snapshot of the CPU says what else there is")
 
 
 class Trap:

@@ -140,6 +140,41 @@ class Words(unittest.TestCase):
             self.assertIn("test_words.py", show(berth_torch.memory_snapshot(), format_flamegraph=lambda lines: lines))
         del kept
 
+    def test_a_dumped_snapshot_is_read(self):
+        berth_torch.enable(tracking=True, python_stacks=2)
+        kept = tensor(2)
+        with tempfile.TemporaryDirectory() as folder:
+            path, page = os.path.join(folder, "out.pickle"), os.path.join(folder, "out.html")
+            berth_torch._dump_snapshot(path)
+            berth("view", path, "-o", page)
+            self.assertGreater(os.path.getsize(page), 10000)
+            facts = json.loads(berth("top", path, "--json"))
+        self.assertEqual([row["name"] for row in facts["devices"]], ["cpu"])
+        self.assertEqual(facts["live_bytes"], berth_torch.memory_allocated())
+        self.assertIn((2 * MIB, 1), [(row["live_bytes"], row["live_blocks"]) for row in facts["holders"]
+                                     if row["name"].startswith("tensor (test_words.py:")])
+        del kept
+
+    def test_numbers_of_blocks(self):
+        """As many as there are tensors, whether the pool or a plan's block has them."""
+        berth_torch.enable(tracking=True)
+        kept = [tensor(1), tensor(2)]
+        with berth_torch.record() as plan:
+            work()
+        before = berth_torch.memory_stats()
+        self.assertEqual(before["allocation.all.current"], len(berth_torch.leaks()))
+        with berth_torch.replay(plan):
+            kept.append(tensor(1))
+            self.assertEqual(berth_torch.memory_stats()["allocation.all.current"], before["allocation.all.current"] + 1)
+        del kept[:2]
+        found = berth_torch.memory_stats()
+        self.assertEqual(found["allocation.all.current"], before["allocation.all.current"] - 1)
+        self.assertGreaterEqual(found["active.all.current"], 1)
+        self.assertGreaterEqual(found["active_bytes.all.current"], MIB)
+        self.assertGreaterEqual(found["inactive_split_bytes.all.current"] + found["active_bytes.all.current"], MIB)
+        self.assertEqual(found["segment.all.current"], len(berth_torch.memory_snapshot()))
+        self.assertEqual({name.split(".")[-1] for name in found if ".all." in name}, {"current", "peak", "allocated"})
+
     def test_a_stack_too_many_says_so(self):
         program = ("import itertools, berth_torch\n"
                    "frames, made = range(1, 33), 0\n"

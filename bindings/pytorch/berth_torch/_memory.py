@@ -2,9 +2,10 @@
 import contextlib
 import ctypes
 import os
+import pickle
 import re
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set, Union
 
 from ._library import (BerthError, _allocator, _block_fn, _check, _leak_fn, _labels, _Scope, _scope_begin, _scope_end, _scope_fn,
                        _scope_peak, _size, _snapshot, _Stats, _stats_clear, _stats_get, _tracker, _trim, _visit_leaks,
@@ -54,13 +55,29 @@ def empty_cache() -> None:
 
 
 def memory_stats() -> Dict[str, Any]:
-    """The figures under the names of torch.cuda.memory_stats, as far as there is something to say on a CPU."""
-    figures = stats()
-    return {"allocated_bytes.all.current": figures["bytes_in_use"], "allocated_bytes.all.peak": figures["max_bytes_in_use"],
-            "allocated_bytes.all.allocated": figures["total_bytes"],
-            "reserved_bytes.all.current": figures["bytes_reserved"],
-            "reserved_bytes.all.peak": figures["max_bytes_reserved"], "allocation.all.allocated": figures["num_allocs"],
-            "num_ooms": figures["num_failures"], "num_alloc_retries": figures["num_retries"]}
+    """The figures under the names of torch.cuda.memory_stats, as far as there is something to say on a CPU.
+
+    Numbers of blocks (allocation, active, segment, inactive_split) are counted here: a walk over what lives. What a name with
+    "allocated" counts begins anew with reset_peak_memory_stats(). Numbers of blocks have no peak.
+    """
+    figures, found = stats(), {}
+    found.update(_counted(memory_snapshot()))
+    found.update({
+        "allocated_bytes.all.current": figures["bytes_in_use"], "allocated_bytes.all.peak": figures["max_bytes_in_use"],
+        "allocated_bytes.all.allocated": figures["total_bytes"],
+        "reserved_bytes.all.current": figures["bytes_reserved"], "reserved_bytes.all.peak": figures["max_bytes_reserved"],
+        "allocation.all.current": _count_live(), "allocation.all.allocated": figures["num_allocs"],
+        "num_ooms": figures["num_failures"], "num_alloc_retries": figures["num_retries"]})
+    return found
+
+
+def _counted(snapshot):
+    """What the segments and blocks of a snapshot are together, as PyTorch counts: free space beside live blocks is split off."""
+    active = [block for segment in snapshot for block in segment["blocks"] if block["state"] != "inactive"]
+    split = [block for segment in snapshot if segment["active_size"] for block in segment["blocks"] if block["state"] == "inactive"]
+    return {"segment.all.current": len(snapshot),
+            "active.all.current": len(active), "active_bytes.all.current": sum(block["size"] for block in active),
+            "inactive_split.all.current": len(split), "inactive_split_bytes.all.current": sum(block["size"] for block in split)}
 
 
 def _human(size):
@@ -94,7 +111,7 @@ def _frames(label: Optional[bytes]) -> List[Dict[str, Any]]:
 def memory_snapshot() -> List[Dict[str, Any]]:
     """What the pool holds, in the format of torch.cuda.memory_snapshot(): a list of segments with their blocks.
 
-    torch.cuda._memory_viz reads it. With tracking and python_stacks, live blocks have a history with their label.
+    torch.cuda._memory_viz reads it. With tracking and python_stacks, live blocks have frames: their label.
     """
     segments: Dict[int, List[Dict[str, Any]]] = {}
     states = {0: "active_allocated", 1: "active_pending_free", 2: "inactive"}
@@ -104,8 +121,9 @@ def memory_snapshot() -> List[Dict[str, Any]]:
         segment = segments.setdefault(b.segment, [])
         entry = {"address": b.address or 0, "size": b.size_bytes, "state": states[b.state]}
         if b.state == 0:
-            entry["history"] = [{"addr": b.address or 0, "real_size": b.requested_bytes or b.size_bytes, "frames":
-                                 _frames(b.label)}]
+            size, frames = b.requested_bytes or b.size_bytes, _frames(b.label)
+            entry.update(requested_size=size, frames=frames)  # as PyTorch 2 has it; history is that of 1.13
+            entry["history"] = [{"addr": b.address or 0, "real_size": size, "frames": frames}]
         segment.append(entry)
         return True
 
@@ -118,6 +136,50 @@ def memory_snapshot() -> List[Dict[str, Any]]:
         found.append({"device": -1, "address": blocks[0]["address"], "total_size": sum(b["size"] for b in blocks),
                       "allocated_size": live, "active_size": active, "stream": 0, "segment_type": "large", "blocks": blocks})
     return found
+
+
+def _dump_snapshot(filename: Union[str, "os.PathLike[str]"] = "dump_snapshot.pickle") -> None:
+    """Writes memory_snapshot() to a file, as torch.cuda.memory._dump_snapshot() does: for berth view, top and plan, and for
+    pytorch.org/memory_viz. What came and went is not in it: trace() writes that."""
+    with open(filename, "wb") as file:
+        pickle.dump({"segments": memory_snapshot(), "device_traces": []}, file)
+
+
+def _visit_run_blocks(visit) -> Set[int]:
+    """Calls it for each tensor that a replay placed; where the blocks of their plans begin."""
+    blocks: Set[int] = set()
+
+    def visit_planned(_, block):
+        blocks.add(block.contents.segment)
+        visit(block.contents)
+        return True
+
+    _check(_visit_planned(_allocator(), _block_fn(visit_planned), None))
+    return blocks
+
+
+def _is_plans(address, label, blocks) -> bool:
+    """Whether a block is a plan's own, and nobody's tensor."""
+    return address in blocks or label == b"planned block"  # the second: an idle one
+
+
+def _count_live() -> int:
+    """How many tensors live."""
+    count = 0
+
+    def visit_planned(_):
+        nonlocal count
+        count += 1
+
+    def visit(_, block):
+        nonlocal count
+        b = block.contents
+        count += b.state == 0 and not _is_plans(b.address, b.label, blocks)
+        return True
+
+    blocks = _visit_run_blocks(visit_planned)
+    _check(_snapshot(_allocator(), _block_fn(visit), None))
+    return count
 
 
 def trim() -> int:
@@ -205,24 +267,21 @@ def leaks() -> List[Dict[str, Any]]:
     """
     if not _tracker():
         raise BerthError("nothing is tracked: enable(tracking=True, python_stacks=4, stack_depth=8)")
-    found, blocks = [], set()
+    found: List[Dict[str, Any]] = []
 
-    def visit_planned(_, block):  # what a replay placed: the plan's block itself is nobody's leak
-        b = block.contents
-        blocks.add(b.segment)
+    def visit_planned(b):
         found.append({"bytes": b.requested_bytes, "id": 0, "label": None, "stack": []})
-        return True
 
     def visit(_, leak):
         leak = leak.contents
-        if leak.address in blocks or leak.label == b"planned block":  # the second: an idle one
+        if _is_plans(leak.address, leak.label, blocks):
             return True
         found.append({"bytes": leak.size_bytes, "id": leak.allocation_id,
                       "label": leak.label.decode(errors="replace") if leak.label else None,
                       "stack": [_symbol(leak.stack[i]) for i in range(leak.stack_depth)]})
         return True
 
-    _check(_visit_planned(_allocator(), _block_fn(visit_planned), None))
+    blocks = _visit_run_blocks(visit_planned)
     _check(_visit_leaks(_tracker(), _leak_fn(visit), None))
     return found
 
