@@ -1,11 +1,16 @@
 // The gate's slots, one a thread, and what happens around a fork.
 #include "fork_gate.h"
 
+#include <linux/membarrier.h>
 #include <mutex>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 std::atomic<bool> fork_gate_closed{false};
+std::atomic<bool> fork_gate_fences{false};
+__thread fork_gate_slot *fork_gate_mine = nullptr;
 
 namespace
 {
@@ -13,15 +18,13 @@ namespace
 std::atomic<fork_gate_slot *> all_slots{nullptr};
 std::mutex forking;
 
-thread_local fork_gate_slot *here = nullptr;
-
 struct leaver {
     bool used = false;
     ~leaver()
     {
-        if (here)
-            here->taken.store(false, std::memory_order_release);
-        here = nullptr;
+        if (fork_gate_mine)
+            fork_gate_mine->taken.store(false, std::memory_order_release);
+        fork_gate_mine = nullptr;
     }
 };
 thread_local leaver at_thread_end;
@@ -41,12 +44,20 @@ fork_gate_slot *take_slot()
     return s;
 }
 
+bool membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
 void before_fork()
 {
     forking.lock();
     fork_gate_closed.store(true);
+    // Who is not inside yet sees the gate closed. Refused by a sandbox that came later: a store waits far less than this.
+    if (fork_gate_fences.load(std::memory_order_relaxed) && !membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        usleep(1000);
     for (fork_gate_slot *s = all_slots.load(); s; s = s->next)
-        while (s != here && s->inside.load() != 0)
+        while (s != fork_gate_mine && s->inside.load() != 0)
             sched_yield();
 }
 
@@ -56,25 +67,34 @@ void after_fork()
     forking.unlock();
 }
 
+// Old kernels, emulators and sandboxes have none. A fork's child may have to say it again.
+void find_fences()
+{
+    fork_gate_fences.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED), std::memory_order_relaxed);
+}
+
+void after_fork_in_child()
+{
+    find_fences();
+    after_fork();
+}
+
 } // namespace
 
-fork_gate_slot *fork_gate_here()
+fork_gate_slot *fork_gate_take()
 {
-    if (__builtin_expect(!here, 0)) {
-        at_thread_end.used = true; // so that it is made, and its end comes
-        here = take_slot();
-    }
-    return here;
+    at_thread_end.used = true; // so that it is made, and its end comes
+    return fork_gate_mine = take_slot();
 }
 
 void fork_gate_wait(fork_gate_slot *slot)
 {
     do {
-        slot->inside.fetch_sub(1);
+        slot->inside.store(0, std::memory_order_release);
         forking.lock();
         forking.unlock();
-        slot->inside.fetch_add(1);
-    } while (fork_gate_closed.load());
+        fork_gate::step_in(slot);
+    } while (fork_gate_closed.load(std::memory_order_relaxed));
 }
 
 fork_gate_shut::fork_gate_shut()
@@ -88,6 +108,9 @@ fork_gate_shut::~fork_gate_shut()
 
 void fork_gate_watch()
 {
-    static const bool watching = pthread_atfork(before_fork, after_fork, after_fork) == 0;
+    static const bool watching = [] {
+        find_fences();
+        return pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
+    }();
     (void)watching;
 }

@@ -5,16 +5,21 @@
 #include <atomic>
 
 struct fork_gate_slot {
-    std::atomic<unsigned> inside; // how deep its thread is
+    std::atomic<unsigned> inside; // how deep its thread is; written by that thread alone
     std::atomic<bool> taken;
     fork_gate_slot *next;
 };
 
-// The calling thread's slot. Slots are never freed, and reused when their thread has ended.
-fork_gate_slot *fork_gate_here();
+// The calling thread's slot; nullptr before its first use. Slots are never freed, and reused when their thread has ended. Not
+// thread_local: that is a call in a shared library, once for every tensor.
+extern __thread fork_gate_slot *fork_gate_mine
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+fork_gate_slot *fork_gate_take();
 // Waits until the fork is done; called with the slot left.
 void fork_gate_wait(fork_gate_slot *slot);
 extern std::atomic<bool> fork_gate_closed;
+// Whether who closes the gate makes every thread pass a fence (membarrier). Else each pays for one of its own at each entry.
+extern std::atomic<bool> fork_gate_fences;
 
 // Once, before the first use.
 void fork_gate_watch();
@@ -22,18 +27,32 @@ void fork_gate_watch();
 class fork_gate
 {
   public:
-    fork_gate() : slot_(fork_gate_here())
+    fork_gate() : slot_(fork_gate_mine)
     {
-        // Sequentially consistent on both sides: either we see the gate closed, or the fork sees us inside.
-        if (slot_->inside.fetch_add(1) == 0 && __builtin_expect(fork_gate_closed.load(), 0))
+        if (__builtin_expect(!slot_, 0))
+            slot_ = fork_gate_take();
+        step_in(slot_);
+        if (__builtin_expect(fork_gate_closed.load(std::memory_order_relaxed), 0) &&
+            slot_->inside.load(std::memory_order_relaxed) == 1)
             fork_gate_wait(slot_);
     }
     ~fork_gate()
     {
-        slot_->inside.fetch_sub(1, std::memory_order_release);
+        slot_->inside.store(slot_->inside.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     }
     fork_gate(const fork_gate &) = delete;
     fork_gate &operator=(const fork_gate &) = delete;
+
+    // Either the caller sees the gate closed afterwards, or the fork sees it inside: its store comes before its load, by the
+    // fence that the fork sends or by one here. A locked addition would say the same for twenty cycles a time.
+    static void step_in(fork_gate_slot *slot)
+    {
+        slot->inside.store(slot->inside.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        if (__builtin_expect(fork_gate_fences.load(std::memory_order_relaxed), 1))
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+        else
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
 
   private:
     fork_gate_slot *slot_;
