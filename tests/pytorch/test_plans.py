@@ -14,6 +14,7 @@ import unittest
 import unittest.mock
 import warnings
 
+import numpy
 import torch
 
 import berth_torch
@@ -468,6 +469,25 @@ class Planned(unittest.TestCase):
         for values in ({1: x, "1": x}, {"1": x, 1: x}, {1: None, "1": x}, {"1": x, 1: torch.nn.ReLU()}, {None: 3, "None": 1, "1": x}):
             self.assertEqual(float(run(values).sum()), 18.0)
         self.assertEqual(len(run), 4)  # the order of a dictionary makes no other run
+
+    def test_arrays_have_a_shape(self):
+        run = berth_torch.planned(lambda array: float(torch.from_numpy(array).mul(2).sum()), warm_up=0)
+        for _ in range(3):
+            for rows in (10, 20):
+                self.assertEqual(run(numpy.ones(rows, dtype="f4")), 2.0 * rows)
+        self.assertEqual(len(run), 2)
+
+    def test_a_key_for_each_run_is_told(self):
+        run = berth_torch.planned(lambda x, step: x.mul(step), most=4)
+        with self.assertWarnsRegex(RuntimeWarning, "none was replayed") as seen:
+            for step in range(6):
+                run(torch.ones(9), step)
+        self.assertEqual(seen.filename, __file__)
+        run = berth_torch.planned(twice, most=4, warm_up=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for rows in (1, 1, 2, 3, 4, 5, 6):
+                run(torch.ones(rows))
 
     def test_a_decorated_function_goes_by_its_name(self):
         self.assertIs(pickle.loads(pickle.dumps(decorated)), decorated)

@@ -110,7 +110,7 @@ class Words(unittest.TestCase):
         environment = {**os.environ, "BERTH_TORCH": "limit=2GB, tracking=True"}
         said = subprocess.run([sys.executable, "-c", program], env=environment, check=True, stdout=subprocess.PIPE, text=True)
         self.assertEqual(int(said.stdout), 2 << 30)
-        for wrong in ({"limit": -1}, {"limit": float("nan")}, {"limit": True}, {"stack_depth": -1}, {"python_stacks": 99}):
+        for wrong in ({"limit": -1}, {"limit": 0.5}, {"limit": "0.0001K"}, {"limit": "9000000T"}, {"limit": float("nan")}, {"limit": True}, {"stack_depth": -1}, {"python_stacks": 99}):
             with self.assertRaises(ValueError, msg=str(wrong)):
                 berth_torch.enable(**wrong)
         with self.assertRaises(TypeError):
@@ -191,6 +191,13 @@ class Words(unittest.TestCase):
         self.assertGreaterEqual(berth_torch.memory_reserved(), berth_torch.memory_allocated())
         self.assertEqual(berth_torch.memory_stats()["allocated_bytes.all.current"], berth_torch.memory_allocated())
         self.assertIn("in use", berth_torch.memory_summary())
+        for device in (None, "cpu", torch.device("cpu")):  # as those of torch.cuda are called
+            self.assertEqual(berth_torch.memory_allocated(device), berth_torch.stats()["bytes_in_use"])
+        self.assertIn("in use", berth_torch.memory_summary(device=None, abbreviated=True))
+        for ask in (berth_torch.memory_allocated, berth_torch.max_memory_allocated, berth_torch.memory_reserved, berth_torch.memory_stats,
+                    berth_torch.max_memory_reserved, berth_torch.memory_summary, berth_torch.reset_peak_memory_stats):
+            with self.assertRaisesRegex(ValueError, "of the CPU"):
+                ask("cuda:0")
         berth_torch.reset_peak_memory_stats()
         berth_torch.empty_cache()
         snapshot = berth_torch.memory_snapshot()

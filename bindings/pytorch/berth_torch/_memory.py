@@ -7,6 +7,8 @@ import re
 import threading
 from typing import Any, Dict, List, Optional, Set, Union
 
+import torch
+
 from ._library import (BerthError, _allocator, _block_fn, _check, _leak_fn, _labels, _Scope, _scope_begin, _scope_end, _scope_fn,
                        _scope_peak, _size, _snapshot, _Stats, _stats_clear, _stats_get, _tracker, _trim, _visit_leaks,
                        _visit_planned, _visit_scopes)
@@ -19,23 +21,33 @@ def stats() -> Dict[str, Any]:
     return figures.as_dict()
 
 
-def memory_allocated() -> int:
+def _only_the_cpu(device: Any) -> None:
+    """For those who come from torch.cuda and name a device, as its functions let one do."""
+    if device is not None and torch.device(device).type != "cpu":
+        raise ValueError(f"berth has the tensors of the CPU, not of {device!r}")
+
+
+def memory_allocated(device: Any = None) -> int:
     """Bytes of CPU tensors that live now."""
+    _only_the_cpu(device)
     return stats()["bytes_in_use"]
 
 
-def max_memory_allocated() -> int:
+def max_memory_allocated(device: Any = None) -> int:
     """The most bytes of CPU tensors that lived at one time, since the start or reset_peak_memory_stats()."""
+    _only_the_cpu(device)
     return stats()["max_bytes_in_use"]
 
 
-def memory_reserved() -> int:
+def memory_reserved(device: Any = None) -> int:
     """Bytes that Berth holds for CPU tensors, live and idle."""
+    _only_the_cpu(device)
     return stats()["bytes_reserved"]
 
 
-def max_memory_reserved() -> int:
+def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that Berth held at one time."""
+    _only_the_cpu(device)
     return stats()["max_bytes_reserved"]
 
 
@@ -44,8 +56,9 @@ def reset_peak() -> None:
     _check(_stats_clear(_allocator()))
 
 
-def reset_peak_memory_stats() -> None:
+def reset_peak_memory_stats(device: Any = None) -> None:
     """PyTorch's name for reset_peak()."""
+    _only_the_cpu(device)
     reset_peak()
 
 
@@ -54,14 +67,14 @@ def empty_cache() -> None:
     trim()
 
 
-def memory_stats() -> Dict[str, Any]:
+def memory_stats(device: Any = None) -> Dict[str, Any]:
     """The figures under the names of torch.cuda.memory_stats, as far as there is something to say on a CPU.
 
     Numbers of blocks (allocation, active, segment, inactive_split) are counted here: a walk over what lives. What a name with
     "allocated" counts begins anew with reset_peak_memory_stats(). Numbers of blocks have no peak.
     """
-    figures, found = stats(), {}
-    found.update(_counted(memory_snapshot()))
+    _only_the_cpu(device)
+    figures, found = stats(), _counted(memory_snapshot())
     found.update({
         "allocated_bytes.all.current": figures["bytes_in_use"], "allocated_bytes.all.peak": figures["max_bytes_in_use"],
         "allocated_bytes.all.allocated": figures["total_bytes"],
@@ -87,8 +100,9 @@ def _human(size):
         size /= 1024
 
 
-def memory_summary() -> str:
-    """The figures as a table for people."""
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """The figures as a table for people, which is short already."""
+    _only_the_cpu(device)
     figures = stats()
     rows = [("in use", figures["bytes_in_use"], figures["max_bytes_in_use"]),
             ("reserved", figures["bytes_reserved"], figures["max_bytes_reserved"])]

@@ -115,7 +115,8 @@ def _key_of(value) -> Any:
         return value
     if isinstance(value, torch.nn.Module):
         return _Instance(value)
-    return type(value).__qualname__
+    shape = getattr(value, "shape", None)  # of NumPy's arrays and others that become tensors
+    return (type(value).__qualname__, shape, str(getattr(value, "dtype", ""))) if isinstance(shape, tuple) else type(value).__qualname__
 
 
 def _has_instance(key) -> bool:
@@ -177,6 +178,7 @@ class planned:
             raise ValueError(f"most={most}, warm_up={warm_up}: at least one plan is kept, and no less than no run is for warming up")
         self._function, self._own_key, self._warm_up, self._most, self._folder = function, key, warm_up, most, folder
         self._plans: "collections.OrderedDict[Any, _Kept]" = collections.OrderedDict()
+        self._serves = False  # whether any plan has served a second run, or it has been said that none does
         self._open, self._is_method = threading.local(), False
         owner = getattr(function, "__self__", None)
         self._module = owner if isinstance(owner, torch.nn.Module) else None
@@ -281,9 +283,17 @@ class planned:
             self._plans.move_to_end(key)
             while len(self._plans) > self._most:
                 self._plans.popitem(last=False)
+                self._warn_of_keys()
         except KeyError:  # another thread was quicker
             pass
         return kept
+
+    def _warn_of_keys(self) -> None:
+        """A key for each run, such as the number of the step among the arguments: it costs, and no plan is ever of use."""
+        if not self._serves:
+            self._serves = True
+            warnings.warn(f"berth: the last {self._most} runs differ in their arguments, and none was replayed: keep counters and texts "
+                          "out of them, or in an object", RuntimeWarning, stacklevel=6)
 
     def _load(self, key) -> Optional[Plan]:
         path = self._path(key)
@@ -298,6 +308,7 @@ class planned:
     def _begin(self, key):
         kept = self._find(key)
         if kept.replay is not None:
+            self._serves = True
             return kept.replay
         return record() if kept.runs >= self._warm_up else None
 

@@ -14,15 +14,18 @@ def _bytes(value):
     """A size in bytes: a number, or text such as "2GB", "512M", "1.5 GiB"; units are powers of 1024."""
     if value is None:
         return 0
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not 0 <= value < 2**62 - 1:
-            raise ValueError(f"{value!r} is no size: write bytes from 0 (no limit) on")
-        return int(value)
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
-    if not match:
-        raise ValueError(f"{value!r} is no size: write bytes, or for instance 512M or 2GB")
-    number, unit = match.groups()
-    return int(float(number) * (1 << _UNITS[unit] if unit else 1))
+    size = value
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
+        if not match:
+            raise ValueError(f"{value!r} is no size: write bytes, or for instance 512M or 2GB")
+        number, unit = match.groups()
+        size = float(number) * (1 << _UNITS[unit] if unit else 1)
+    if not 0 <= size < 2**62 - 1:
+        raise ValueError(f"{value!r} is no size: write bytes from 0 (no limit) on")
+    if 0 < size < 1:  # a share, or gigabytes: as a whole number of bytes it would be no limit at all
+        raise ValueError(f"{value!r} is less than a byte: write bytes, or for instance 512M or 0.5G")
+    return int(size)
 
 
 def enable(source: str = "pool", *, tracking: bool = False, stack_depth: int = 0, python_stacks: int = 0,
