@@ -1,4 +1,6 @@
 """Small models of the kinds that people run: built with random weights, the same every time."""
+import random
+
 import torch
 from torch import nn
 
@@ -46,6 +48,58 @@ def training_step(model, x, target):
         model.zero_grad(set_to_none=True)
         return gradients
     return run
+
+
+def optimiser_step(model, x, target):
+    """One step of AdamW, which changes the weights: returns the loss."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def run():
+        loss = nn.functional.cross_entropy(model(x), target)
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return loss.detach()
+    return run
+
+
+class Last(nn.Module):
+    """A recurrent model's output at the last step, in one layer."""
+
+    def __init__(self, inner, width, outputs):
+        super().__init__()
+        self.inner, self.layer = inner, nn.Linear(width, outputs)
+
+    def forward(self, x):
+        return self.layer(self.inner(x)[0][:, -1])
+
+
+def drawn(seed):
+    """A run of a model that nobody has named: kind, depth, width, batch and task are drawn."""
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    kind, depth, width, batch = rng.choice(("mlp", "convolutions", "attention", "recurrent")), rng.randint(1, 6), \
+        32 * rng.randint(1, 12), rng.choice((1, 2, 5, 8, 16, 33))
+    if kind == "mlp":
+        layers = [each for _ in range(depth) for each in (nn.Linear(width, width), rng.choice((nn.ReLU, nn.GELU, nn.Tanh))())]
+        model, x = nn.Sequential(*layers, nn.Linear(width, 10)), torch.rand(batch, width)
+    elif kind == "convolutions":
+        widths = [3, *(8 * rng.randint(1, 6) for _ in range(depth))]
+        layers = [each for i in range(depth) for each in (nn.Conv2d(widths[i], widths[i + 1], 3, padding=1, stride=rng.choice((1, 1, 2))),
+                                                          nn.BatchNorm2d(widths[i + 1]), nn.ReLU())]
+        model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10))
+        x = torch.rand(min(batch, 8), 3, *[16 * rng.randint(2, 8)] * 2)
+    elif kind == "attention":
+        layer = nn.TransformerEncoderLayer(width, 4, rng.randint(1, 4) * width, dropout=0.0, batch_first=True)
+        model = nn.Sequential(nn.TransformerEncoder(layer, min(depth, 4)), nn.Flatten(), nn.LazyLinear(10))
+        x = torch.rand(batch, rng.randint(8, 48), width)
+    else:
+        inner = rng.choice((nn.LSTM, nn.GRU, nn.RNN))(width, width, min(depth, 3), batch_first=True)
+        model, x = Last(inner, width, 10), torch.rand(batch, rng.randint(8, 48), width)
+    model(x.repeat(2, *[1] * (x.dim() - 1)))  # lazy layers learn their shape
+    if rng.random() < 0.5:
+        return inference(model, x)
+    return rng.choice((training_step, optimiser_step))(model, x, torch.arange(len(x)) % 10)
 
 
 def all_runs():
