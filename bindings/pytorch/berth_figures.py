@@ -3,21 +3,25 @@
     berth_figures.main(make_run, "name")    # make_run() gives a function that runs the model once and keeps nothing
     berth_figures.main(make_run, "name", plans_itself=True)    # make_run(berth_torch.planned) gives one that plans by itself
 
-Each allocator has a process of its own, which is the same program with the allocator's name as one more argument, and
-their runs take turns. See examples/pytorch and bench/pytorch.
+Each allocator has a process of its own, which is the same program with the allocator's name as one more argument. Their
+turns follow one another in rounds, and what is compared are the turns of one round: whatever else the machine does in it
+slows all of them. The median of these ratios is the answer. See examples/pytorch and bench/pytorch.
 """
 import contextlib
 import ctypes
 import ctypes.util
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 import torch
 
 PEERS = ("default", "tcmalloc", "pool", "plan")
+TURN_SECONDS = 0.03
 # One thread's processor time is what it takes on a machine that does nothing else, whatever else this one does.
 clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
@@ -47,8 +51,19 @@ def prepare(berth, make_run, plans_itself):
     return run, contextlib.nullcontext(), f"{max(p.peak_bytes for p in plans)} {max(p.lower_bound_bytes for p in plans)}"
 
 
+def quickest(scope, run):
+    """Seconds of a run, as far as can be told before the turns."""
+    best = None
+    for _ in range(3):
+        began = clock()
+        with scope:
+            run()
+        best = min(best or 1e9, clock() - began)
+    return best
+
+
 def work(peer, make_run, plans_itself=False):
-    """Says what a run needs of memory; then, for every line that comes in, what one more run costs."""
+    """Says what a run takes and needs of memory; then, for every number that comes in, what one of so many runs costs."""
     berth = __import__("berth_torch") if peer in ("pool", "plan") else None
     if peer == "plan":
         run, scope, planned = prepare(berth, make_run, plans_itself)
@@ -58,43 +73,99 @@ def work(peer, make_run, plans_itself=False):
     berth.trim() if berth else ctypes.CDLL(None).malloc_trim(0) if peer == "default" else None
     open("/proc/self/clear_refs", "w").write("5")
     before = resident("VmRSS")
-    for _ in range(3):
-        with scope:
-            run()
-    print(resident("VmHWM") - before, planned, flush=True)
-    for _ in sys.stdin:
+    seconds = quickest(scope, run)
+    print(seconds, resident("VmHWM") - before, planned, flush=True)
+    for line in sys.stdin:
+        runs = int(line)
         faults, began = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, clock()
-        with scope:
-            run()
-        print(clock() - began, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults, flush=True)
+        for _ in range(runs):
+            with scope:
+                run()
+        seconds = clock() - began
+        print(seconds / runs, (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults) / runs, flush=True)
+
+
+class Figure(NamedTuple):
+    """What a run costs on one allocator."""
+
+    seconds: float      # the median
+    to_default: float   # the median of the ratios to the default's turn in the same round
+    to_pool: float      # and to the pool's
+    spread: float       # half of the ratios to the default lie within so much
+    faults: float
+    peak_bytes: int
+    planned_bytes: int = 0
+    bound_bytes: int = 0
+
+
+def ratios(ours, theirs):
+    """The ratios of turns of the same rounds: their median, and how far the quartiles lie apart."""
+    each = sorted(mine / other for mine, other in zip(ours, theirs))
+    return statistics.median(each), each[len(each) * 3 // 4] - each[len(each) // 4]
 
 
 def compare(command, repeats=30):
-    """{peer: (best seconds, noise, faults, peak bytes[, planned bytes, lower bound])}; noise: the median beyond the best."""
+    """{peer: Figure} of so many rounds."""
     tcmalloc = ctypes.util.find_library("tcmalloc_minimal")
     started = {peer: subprocess.Popen([*command, peer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                       env={**os.environ, **({"LD_PRELOAD": tcmalloc} if peer == "tcmalloc" else {})})
                for peer in PEERS if peer != "tcmalloc" or tcmalloc}
-    sizes = {peer: [int(word) for word in process.stdout.readline().split()] for peer, process in started.items()}
-    runs = {peer: [] for peer in started}
-    for _ in range(repeats):
-        for peer, process in started.items():
-            print(file=process.stdin, flush=True)
-            runs[peer].append([float(word) for word in process.stdout.readline().split()])
+    first = {peer: process.stdout.readline().split() for peer, process in started.items()}
+    # Turns are long enough that the processor's caches, in which the others had theirs, weigh little; and equally long.
+    runs = max(1, int(TURN_SECONDS / min(float(seconds) for seconds, *_ in first.values())))
+    turns = {peer: [] for peer in started}
+    order = list(started)
+    for round in range(repeats + 1):
+        order.append(order.pop(0))  # nobody is always the one after the same other
+        for peer in order:
+            print(runs, file=started[peer].stdin, flush=True)
+            turn = [float(word) for word in started[peer].stdout.readline().split()]
+            if round:  # the first warms up
+                turns[peer].append(turn)
     for process in started.values():
         process.communicate()
-    times = {peer: sorted(seconds for seconds, _ in runs[peer]) for peer in started}
-    return {peer: (times[peer][0], times[peer][repeats // 2] / times[peer][0] - 1,
-                   sorted(faults for _, faults in runs[peer])[repeats // 2], *sizes[peer]) for peer in started}
+    times = {peer: [seconds for seconds, _ in turns[peer]] for peer in started}
+    found = {}
+    for peer in started:
+        to_default, spread = ratios(times[peer], times["default"])
+        found[peer] = Figure(statistics.median(times[peer]), to_default, ratios(times[peer], times["pool"])[0], spread,
+                             statistics.median(faults for _, faults in turns[peer]), *map(int, first[peer][1:]))
+    return found
+
+
+def enter_and_leave(batches=10, runs=1000):
+    """Seconds that one empty replay takes, with a scope that is kept and one that is made each time: the medians of batches."""
+    import berth_torch
+    with berth_torch.record() as plan:
+        torch.ones(9)
+    kept = berth_torch.replay(plan)
+
+    def batch(enter):
+        began = clock()
+        enter()
+        return (clock() - began) / runs
+
+    def with_kept():
+        for _ in range(runs):
+            with kept:
+                pass
+
+    def with_made():
+        for _ in range(runs):
+            with berth_torch.replay(plan):
+                pass
+
+    return tuple(statistics.median(batch(enter) for _ in range(batches)) for enter in (with_kept, with_made))
 
 
 def show(name, figures):
-    print(f"{name:20}{'best ms':>9}{'÷ default':>11}{'noise':>7}{'faults':>8}{'peak MiB':>10}{'planned':>9}{'bound':>9}")
-    for peer, (seconds, noise, faults, *sizes) in figures.items():
+    print(f"{name:20}{'ms':>9}{'÷ default':>11}{'÷ pool':>8}{'spread':>8}{'faults':>8}{'peak MiB':>10}{'planned':>9}{'bound':>9}")
+    for peer, f in figures.items():
+        sizes = (f.peak_bytes, f.planned_bytes, f.bound_bytes) if peer == "plan" else (f.peak_bytes,)
         mib = "".join(f"{size / 2**20:{width}.2f}" for size, width in zip(sizes, (10, 9, 9)))
         if peer == "tcmalloc":  # keeps what it once had, so that its peak cannot be told from outside
             mib = f"{'-':>10}"
-        print(f"  {peer:18}{seconds * 1e3:9.2f}{seconds / figures['default'][0]:11.3f}{noise:7.0%}{faults:8.0f}{mib}")
+        print(f"  {peer:18}{f.seconds * 1e3:9.2f}{f.to_default:11.3f}{f.to_pool:8.3f}{f.spread:8.3f}{f.faults:8.0f}{mib}")
 
 
 def main(make_run, name, plans_itself=False):

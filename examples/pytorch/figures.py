@@ -3,8 +3,9 @@
 
     PYTHONPATH=build/bindings/pytorch OMP_NUM_THREADS=1 /usr/bin/python3 examples/pytorch/figures.py [MODEL [IMAGE SIZE]]
 
-best ms    the best of 30 runs, which take turns with the others' (one thread: processor time); noise: how far the median
-           lies above it
+ms         the median of 30 turns, which alternate with the others' (one thread: processor time)
+÷ default  the median of the ratios to the default's turn in the same round; ÷ pool likewise; spread: half of the ratios to
+           the default lie within so much
 faults     page faults a run, once all is warm
 peak MiB   how much resident memory one run adds at most; planned: the plan's block; bound: what no plan can go below
 """

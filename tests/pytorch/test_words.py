@@ -10,6 +10,7 @@ import unittest
 import torch
 import torch.cuda._memory_viz
 
+import berth_figures
 import berth_torch
 
 MIB = 1 << 20
@@ -232,6 +233,34 @@ class Words(unittest.TestCase):
         berth_torch.disable()
         del older  # no tensor comes after it
         self.wait_for_resident(before + 16 * MIB)
+
+
+class Bench(unittest.TestCase):
+    """What bench/pytorch/figures.py makes of its measurements."""
+
+    def test_turns_of_one_round_are_compared(self):
+        quiet, busy = [1.0, 1.0, 1.0, 1.0], [1.1, 2.2, 1.1, 9.9]  # the machine was busy in the second and the last round
+        median, spread = berth_figures.ratios([each * 1.01 for each in busy], busy)
+        self.assertAlmostEqual(median, 1.01)
+        self.assertAlmostEqual(spread, 0)
+        self.assertAlmostEqual(berth_figures.ratios(busy, quiet)[0], 1.65)
+
+    def test_what_is_promised_is_judged(self):
+        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "pytorch"))
+        import figures
+
+        def missed(**other):
+            pool = berth_figures.Figure(1.0, other.get("pool", 1.02), 1.0, 0.5, other.get("faults", 0), 10 * MIB)
+            plan = berth_figures.Figure(1.0, 1.0, other.get("plan", 1.0), 0.5, 0, other.get("peak", 9 * MIB), 9 * MIB,
+                                        other.get("bound", 9 * MIB))
+            return [what.split(":")[0] for what, holds in figures.judge("any", {"pool": pool, "plan": plan}) if not holds]
+
+        self.assertEqual(missed(), [])
+        self.assertEqual(missed(pool=1.021), ["pool"])  # whatever the noise
+        self.assertEqual(missed(plan=1.006), ["plan"])
+        self.assertEqual(missed(faults=3), ["pool"])
+        self.assertEqual(missed(peak=9.1 * MIB), ["plan"])
+        self.assertEqual(missed(peak=9.1 * MIB, bound=9.05 * MIB), ["plan"])  # the bound; it does not allow nine tenths
 
 
 if __name__ == "__main__":
