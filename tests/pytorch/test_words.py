@@ -111,7 +111,8 @@ class Words(unittest.TestCase):
         environment = {**os.environ, "BERTH_TORCH": "limit=2GB, tracking=True"}
         said = subprocess.run([sys.executable, "-c", program], env=environment, check=True, stdout=subprocess.PIPE, text=True)
         self.assertEqual(int(said.stdout), 2 << 30)
-        for wrong in ({"limit": -1}, {"limit": 0.5}, {"limit": "0.0001K"}, {"limit": "9000000T"}, {"limit": float("nan")}, {"limit": True}, {"stack_depth": -1}, {"python_stacks": 99}):
+        for wrong in ({"limit": -1}, {"limit": 0.5}, {"limit": "0.0001K"}, {"limit": "9000000T"},
+                      {"limit": float("nan")}, {"limit": True}, {"stack_depth": -1}, {"python_stacks": 99}):
             with self.assertRaises(ValueError, msg=str(wrong)):
                 berth_torch.enable(**wrong)
         with self.assertRaises(TypeError):

@@ -21,8 +21,8 @@ from ._plans import Plan, Report, Verdict, abandon, record, replay, validate
 from ._stack import disable, enable, enable_from_environment
 from ._trace import trace
 
-__all__ = ["BerthError", "Plan", "Report", "Verdict", "__version__", "_dump_snapshot", "abandon", "cached", "describe", "disable", "empty_cache",
-           "enable", "leaks", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
+__all__ = ["BerthError", "Plan", "Report", "Verdict", "__version__", "_dump_snapshot", "abandon", "cached", "describe", "disable",
+           "empty_cache", "enable", "leaks", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
            "memory_snapshot", "memory_stats", "memory_summary", "planned", "record", "replay", "reset_peak",
            "reset_peak_memory_stats", "scope", "scopes", "stats", "trace", "trim", "validate"]
 

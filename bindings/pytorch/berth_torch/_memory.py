@@ -153,8 +153,8 @@ def memory_snapshot() -> List[Dict[str, Any]]:
 
 
 def _dump_snapshot(filename: Union[str, "os.PathLike[str]"] = "dump_snapshot.pickle") -> None:
-    """Writes memory_snapshot() to a file, as torch.cuda.memory._dump_snapshot() does: for berth view, top and plan, and for
-    pytorch.org/memory_viz. What came and went is not in it: trace() writes that."""
+    """Writes memory_snapshot() to a file, as torch.cuda.memory._dump_snapshot() does: for berth view and top. What came and went
+    is not in it: trace() writes that."""
     with open(filename, "wb") as file:
         pickle.dump({"segments": memory_snapshot(), "device_traces": []}, file)
 

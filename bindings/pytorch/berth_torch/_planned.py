@@ -116,7 +116,9 @@ def _key_of(value) -> Any:
     if isinstance(value, torch.nn.Module):
         return _Instance(value)
     shape = getattr(value, "shape", None)  # of NumPy's arrays and others that become tensors
-    return (type(value).__qualname__, shape, str(getattr(value, "dtype", ""))) if isinstance(shape, tuple) else type(value).__qualname__
+    if isinstance(shape, tuple) and all(isinstance(each, int) for each in shape):
+        return (type(value).__qualname__, shape, str(getattr(value, "dtype", "")))
+    return type(value).__qualname__
 
 
 def _has_instance(key) -> bool:
@@ -166,6 +168,8 @@ class planned:
     forgets all plans. planned(model) of a torch.nn.Module is a module around it, with the model's own attributes.
     """
 
+    _serves = False  # whether any plan has served a second run, or it has been said that none does
+
     def __new__(cls, function=None, **options):
         # A module must stay one: as a part of another it has parameters that train, move and are saved.
         return _PlannedModule(function, **options) if isinstance(function, torch.nn.Module) else super().__new__(cls)
@@ -178,7 +182,6 @@ class planned:
             raise ValueError(f"most={most}, warm_up={warm_up}: at least one plan is kept, and no less than no run is for warming up")
         self._function, self._own_key, self._warm_up, self._most, self._folder = function, key, warm_up, most, folder
         self._plans: "collections.OrderedDict[Any, _Kept]" = collections.OrderedDict()
-        self._serves = False  # whether any plan has served a second run, or it has been said that none does
         self._open, self._is_method = threading.local(), False
         owner = getattr(function, "__self__", None)
         self._module = owner if isinstance(owner, torch.nn.Module) else None
