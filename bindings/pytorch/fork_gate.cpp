@@ -94,7 +94,7 @@ void fork_gate_wait(fork_gate_slot *slot)
         forking.lock();
         forking.unlock();
         fork_gate::step_in(slot);
-    } while (fork_gate_closed.load(std::memory_order_relaxed));
+    } while (fork_gate_closed.load());
 }
 
 fork_gate_shut::fork_gate_shut()

@@ -32,7 +32,7 @@ class fork_gate
         if (__builtin_expect(!slot_, 0))
             slot_ = fork_gate_take();
         step_in(slot_);
-        if (__builtin_expect(fork_gate_closed.load(std::memory_order_relaxed), 0) &&
+        if (__builtin_expect(fork_gate_closed.load(), 0) &&
             slot_->inside.load(std::memory_order_relaxed) == 1)
             fork_gate_wait(slot_);
     }
@@ -44,14 +44,16 @@ class fork_gate
     fork_gate &operator=(const fork_gate &) = delete;
 
     // Either the caller sees the gate closed afterwards, or the fork sees it inside: its store comes before its load, by the
-    // fence that the fork sends or by one here. A locked addition would say the same for twenty cycles a time.
+    // fence that the fork sends or by the order of the store. The latter is a locked instruction, of twenty cycles.
     static void step_in(fork_gate_slot *slot)
     {
-        slot->inside.store(slot->inside.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-        if (__builtin_expect(fork_gate_fences.load(std::memory_order_relaxed), 1))
+        const unsigned inside = slot->inside.load(std::memory_order_relaxed) + 1;
+        if (__builtin_expect(fork_gate_fences.load(std::memory_order_relaxed), 1)) {
+            slot->inside.store(inside, std::memory_order_relaxed);
             std::atomic_signal_fence(std::memory_order_seq_cst);
-        else
-            std::atomic_thread_fence(std::memory_order_seq_cst);
+        } else {
+            slot->inside.store(inside);
+        }
     }
 
   private:
