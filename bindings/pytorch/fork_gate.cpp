@@ -49,13 +49,31 @@ bool membarrier(int command)
     return syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
+// What membarrier does, where a sandbox that came later refuses it: a processor on which we have run has switched from whatever
+// thread ran there, and its stores are seen.
+void visit_processors()
+{
+    cpu_set_t usual;
+    if (sched_getaffinity(0, sizeof usual, &usual) != 0)
+        return;
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(i, &one);
+        (void)sched_setaffinity(0, sizeof one, &one); // refused where there is no such processor
+    }
+    (void)sched_setaffinity(0, sizeof usual, &usual);
+}
+
 void before_fork()
 {
     forking.lock();
     fork_gate_closed.store(true);
-    // Who is not inside yet sees the gate closed. Refused by a sandbox that came later: a store waits far less than this.
-    if (fork_gate_fences.load(std::memory_order_relaxed) && !membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
-        usleep(1000);
+    // Who is not inside yet sees the gate closed.
+    if (fork_gate_fences.load(std::memory_order_relaxed) && !membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
+        fork_gate_fences.store(false);
+        visit_processors();
+    }
     for (fork_gate_slot *s = all_slots.load(); s; s = s->next)
         while (s != fork_gate_mine && s->inside.load() != 0)
             sched_yield();
