@@ -77,7 +77,7 @@ static void weld_renumber(welding *w)
 }
 
 /* From the surest again after every find, so that what is unsure is decided when most of what was in doubt
- * has become plain. Where there are very many, few finds are none, or rounds would be without number. */
+ * has become plain. Of very many, a round that welds under 2 % counts as none, which bounds the rounds. */
 static void weld_all(welding *w, weld_rule last, berth__search *search)
 {
     static const double darings[] = {0.0, 50.0, 200.0, 800.0, 1e300};
