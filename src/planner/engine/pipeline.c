@@ -347,7 +347,7 @@ const berth__phase berth__phases[] = {
     {"exact",      "a first look at the goal: place or defer, explain, jump back",        always,                    0,   0, exact_look},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_close,              1,   2, repair},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  if_dense,                 50,   2, repair},
-    {"windows",    "the exact search on stretches of time, for the bound and the plan",   unless_few_or_close,      50,   0, windows},
+    {"windows",    "the exact search on stretches of time, for the bound and the plan",   unless_few_or_close,      50,   8, windows},
     {"exact",      "the exact search over several capacities, to the proof if it can",    always,                    0,   0, exact},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_close,              0,   0, repair_to_the_end},
     {NULL, NULL, NULL, 0, 0, NULL},

@@ -33,6 +33,9 @@
 
 #define NONE UINT32_MAX
 
+/* Below pins: how many of those that suit a valley are tried for height. */
+enum { CANDIDATES = 8 };
+
 /* One run. Positions number the items by (lower, upper) in the run's direction of time. */
 typedef struct valley {
     berth__search *search;
@@ -124,6 +127,15 @@ static void take_from_trees(valley *v, uint32_t position)
     berth__maxtree_set(&v->best_by_start, position, 0);
     berth__maxtree_set(&v->best_by_end, v->rank_by_end[position], 0);
     berth__maxtree_set(&v->soonest, position, 0);
+}
+
+static void put_back_into_trees(valley *v, uint32_t position, uint32_t key)
+{
+    BERTH_DCHECK(key > 0 && berth__maxtree_key(&v->best_by_start, position) == 0,
+                 "[L12] what is put back was taken");
+    berth__maxtree_set(&v->best_by_start, position, key);
+    berth__maxtree_set(&v->best_by_end, v->rank_by_end[position], key);
+    berth__maxtree_set(&v->soonest, position, v->columns - v->upper[position] + 1);
 }
 
 static void count_into(uint32_t *first, uint32_t columns, const uint32_t *column_of, uint32_t count)
@@ -409,21 +421,54 @@ static uint32_t raise(valley *v, uint32_t segment, uint64_t height)
     return merge(v, segment);
 }
 
+/* The lowest pin above [from, to), and where it begins. */
+static uint64_t ceiling_of(const valley *v, uint32_t from, uint32_t to, uint32_t *pin)
+{
+    *pin = berth__pins_lowest(&v->pins, from, to);
+    return *pin == BERTH__NO_PIN ? UINT64_MAX : v->prepared->fixed[v->pin[*pin].item];
+}
+
+static bool fits_below_pins(const valley *v, uint32_t position, uint64_t floor)
+{
+    const uint32_t item = item_at(v, position);
+    uint32_t pin;
+    return berth__item_align(v->prepared, item, floor) + v->prepared->size[item] <=
+           ceiling_of(v, v->lower[position], v->upper[position], &pin);
+}
+
+/* The first of a few candidates that fits below what is pinned above its own life; NONE if none does. To give the whole
+ * valley up for one that is too high would lose most of the room around a frame. */
+static uint32_t choose_below_pins(valley *v, uint32_t segment)
+{
+    uint32_t passed[CANDIDATES], key[CANDIDATES], count = 0, position = NONE;
+    while (count < CANDIDATES) {
+        position = choose(v, segment, v->next[segment]);
+        if (position == NONE || fits_below_pins(v, position, v->height[segment]))
+            break;
+        key[count] = berth__maxtree_key(&v->best_by_start, position);
+        take_from_trees(v, position);
+        passed[count++] = position;
+        position = NONE;
+    }
+    for (uint32_t k = 0; k < count; k++)
+        put_back_into_trees(v, passed[k], key[k]);
+    if (count)
+        berth__search_step(v->search, count); /* whether to stop is asked at the next move */
+    return position;
+}
+
 /* One move in a valley with pins above it: place below the ceiling, let the pin in, or rise to it. */
 static uint32_t fill_below_pins(valley *v, uint32_t segment)
 {
     const uint32_t right = v->next[segment];
     const uint64_t floor = v->height[segment];
-    const uint32_t pin = berth__pins_lowest(&v->pins, segment, right);
-    const uint64_t ceiling = pin == BERTH__NO_PIN ? UINT64_MAX : v->prepared->fixed[v->pin[pin].item];
+    uint32_t pin;
+    const uint64_t ceiling = ceiling_of(v, segment, right, &pin);
     BERTH_DCHECK(ceiling >= floor, "[L13] no pin is built over");
-    const uint32_t position = ceiling == floor ? NONE : choose(v, segment, right);
-    if (position != NONE) {
-        const uint32_t item = item_at(v, position);
-        const uint64_t offset = berth__item_align(v->prepared, item, floor);
-        if (offset + v->prepared->size[item] <= ceiling)
-            return valley_place(v, segment, position, offset);
-    }
+    const uint32_t position = ceiling == floor ? NONE : choose_below_pins(v, segment);
+    if (position != NONE)
+        return valley_place(v, segment, position,
+                            berth__item_align(v->prepared, item_at(v, position), floor));
     if (ceiling == floor) { /* all its columns are this low: none may be higher, lower ones are walls away */
         const berth__pin *reached = &v->pin[pin];
         BERTH_DCHECK(v->pins_left > 0 && reached->lower >= segment && reached->upper <= right,
