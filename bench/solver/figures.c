@@ -1,9 +1,11 @@
 /* The planner's figures, one line each: what was reached, what is to be reached.
  *
- *     build-bench/bench/solver_figures [--data FOLDER] [--seeds N] [--first-seed S] [--large N] [--plot FILE.svg] [PART...]
+ *     build-bench/bench/solver_figures [--data FOLDER] [--seeds N] [--first-seed S] [--large N] [--plot FILE.svg] [--check]
+ *                                      [PART...]
  *
- * Parts: hard, real, programs, large, tilings, growth, phases; all without. FOLDER (or BERTH_DATA) holds the planner instances
- * as planner/minimalloc/A.1048576.csv and so on; without it hard and real are left out, and it is said. Times
+ * Parts: hard, real, max, programs, large, budget, tilings, growth, phases; all without. With --check the exit status is 1 if
+ * real, max, programs or budget misses what is to be reached. FOLDER (or BERTH_DATA) holds the planner instances
+ * as planner/minimalloc/A.1048576.csv and so on; without it hard, real and max are left out, and it is said. Times
  * are of the process's processor time, without reading files, so that a busy machine disturbs them less. */
 #include <dirent.h>
 #include <math.h>
@@ -23,6 +25,14 @@ static const char *data_folder;
 static unsigned seeds = 10;
 static uint64_t first_seed = 1;
 static size_t large = 1000000;
+static unsigned missed;
+
+/* What to say behind a figure, and counts it. */
+static const char *judge(bool is_reached)
+{
+    missed += !is_reached;
+    return is_reached ? "" : ", MISSED";
+}
 
 static double now(void)
 {
@@ -180,11 +190,12 @@ static void part_hard(void)
 
 /* ---- Real traces, models and graphs ---- */
 
-static void part_real(void)
+/* Calls `look` for every instance of the folders. */
+static void visit(const char *const *folders, size_t count,
+                  void (*look)(const char *name, const berth_problem *problem))
 {
-    static const char *const folders[] = {"traces", "models", "graphs"};
-    printf("real: traces, models and graphs, each to the bound within 20 ms (gpt12_decode32: 50 ms)\n");
-    for (size_t k = 0; k < BERTH_COUNT_OF(folders); k++) {
+    unsigned looked_at = 0;
+    for (size_t k = 0; k < count; k++) {
         char folder[512];
         snprintf(folder, sizeof folder, "%s/planner/%s", data_folder, folders[k]);
         DIR *dir = opendir(folder);
@@ -196,18 +207,48 @@ static void part_real(void)
             berth_problem_file *file;
             if (!read_problem(path, &file))
                 continue;
-            outcome best = {.seconds = 1e9};
-            for (int round = 0; round < 5; round++) {
-                outcome o = plan_once(berth_problem_file_problem(file), 1, BERTH_EFFORT_DEFAULT, 0);
-                best = o.seconds < best.seconds ? o : best;
-            }
-            printf("  %-56s %.5f of the bound in %7.2f ms, by %s%s\n", entry->d_name, best.ratio,
-                   best.seconds * 1e3, best.phase, best.optimal && best.valid ? "" : ", NOT PROVEN");
+            looked_at++;
+            look(entry->d_name, berth_problem_file_problem(file));
             berth_problem_file_destroy(file);
         }
         if (dir)
             closedir(dir);
     }
+    if (!looked_at)
+        printf("  no instances in %s/planner%s\n", data_folder, judge(false));
+}
+
+static void look_real(const char *name, const berth_problem *problem)
+{
+    outcome best = {.seconds = 1e9};
+    for (int round = 0; round < 5; round++) {
+        outcome o = plan_once(problem, 1, BERTH_EFFORT_DEFAULT, 0);
+        best = o.seconds < best.seconds ? o : best;
+    }
+    printf("  %-56s %.5f of the bound in %7.2f ms, by %s%s\n", name, best.ratio, best.seconds * 1e3,
+           best.phase, judge(best.optimal && best.valid));
+}
+
+static void part_real(void)
+{
+    static const char *const folders[] = {"traces", "models", "graphs"};
+    printf("real: traces, models and graphs, each proven at the bound; most within 20 ms\n");
+    visit(folders, BERTH_COUNT_OF(folders), look_real);
+}
+
+static void look_max(const char *name, const berth_problem *problem)
+{
+    const outcome usual = plan_once(problem, 1, BERTH_EFFORT_DEFAULT, 0),
+                  most = plan_once(problem, 1, BERTH_EFFORT_MAX, 0);
+    printf("  %-56s %.5f in %7.3f s, by default %.5f in %7.3f s%s\n", name, most.ratio, most.seconds,
+           usual.ratio, usual.seconds, judge(most.valid && most.ratio <= usual.ratio && most.seconds <= 60));
+}
+
+static void part_max(void)
+{
+    static const char *const folders[] = {"traces", "models", "graphs", "minimalloc"};
+    printf("max: --effort max, never worse than the default and within 60 s\n");
+    visit(folders, BERTH_COUNT_OF(folders), look_max);
 }
 
 /* ---- Generated families, each in a process of its own so that its memory can be told ---- */
@@ -265,8 +306,12 @@ static void part_programs(void)
                 slowest = o.seconds > slowest ? o.seconds : slowest;
                 invalid += !o.valid;
             }
-            printf("  %-13s %6zu buffers: mean %.6f in %.3f s, worst %.6f, slowest %.3f s%s\n",
-                   programs[k].name, counts[c], ratio, seconds, worst, slowest, invalid ? ", INVALID" : "");
+            const bool is_reached = strncmp(programs[k].name, "decode", 6) == 0
+                                        ? worst <= 1 && slowest <= 0.5
+                                        : worst <= 1.001 && slowest <= 1;
+            printf("  %-13s %6zu buffers: mean %.6f in %.3f s, worst %.6f, slowest %.3f s%s%s\n",
+                   programs[k].name, counts[c], ratio, seconds, worst, slowest, invalid ? ", INVALID" : "",
+                   judge(is_reached && !invalid));
         }
 }
 
@@ -283,6 +328,39 @@ static void part_large(void)
         if (k < 3)
             show(&families[k], large / 10, 0.1, " (to reach: 1.001)");
     }
+}
+
+/* What a budget is kept above: nobody can stop preparing. */
+static double seconds_to_prepare(const berth_problem *problem)
+{
+    berth__prepared prepared;
+    const double start = now();
+    if (berth__prepared_init(&prepared, problem) == BERTH_OK)
+        berth__prepared_finish(&prepared);
+    return now() - start;
+}
+
+static void part_budget(void)
+{
+    static const double budgets[] = {0.05, 0.1, 0.5, 2};
+    const size_t counts[] = {large / 10, large};
+    printf("budget: seconds beyond it and beyond preparing, at most 5 %% of it or 20 ms\n");
+    for (size_t k = 0; k < 3; k++)
+        for (size_t c = 0; c < BERTH_COUNT_OF(counts); c++) {
+            berth_problem problem;
+            family_make(&families[k], counts[c], first_seed, &problem);
+            const double preparing = seconds_to_prepare(&problem);
+            printf("  %-10s %8zu buffers, prepared in %.3f s:", families[k].name, counts[c], preparing);
+            bool is_kept = true;
+            for (size_t b = 0; b < BERTH_COUNT_OF(budgets); b++) {
+                const outcome o = plan_once(&problem, 1, BERTH_EFFORT_MAX, budgets[b]);
+                const double over = o.seconds - preparing - budgets[b];
+                is_kept &= o.valid && over <= (budgets[b] > 0.4 ? budgets[b] / 20 : 0.02);
+                printf(" %g s %+.3f at %.5f%s", budgets[b], over, o.ratio, b < 3 ? "," : "");
+            }
+            printf("%s\n", judge(is_kept));
+            family_free(&problem);
+        }
 }
 
 static void part_tilings(void)
@@ -393,13 +471,17 @@ static void part_growth(const char *svg)
 /* What each phase is worth: every family of programs without it, as a table for docs/planner.md. */
 static void part_phases(void)
 {
-    enum { COUNT = 20000, SEEDS = 3, TYPES = PROGRAMS + 2 };
-    const family *which[TYPES] = {&families[4], &families[5]};
-    for (int f = 0; f < PROGRAMS; f++)
-        which[2 + f] = &programs[f];
-    printf("phases: peak over bound and processor seconds without a phase, mean of %d\n\n| without |", SEEDS);
+    enum { MOST = 80000 };
+    const unsigned each = seeds < 3 ? seeds : 3;
+    static const struct {
+        const family *which;
+        size_t count;
+    } types[] = {{&families[4], 20000}, {&families[5], 20000}, {&programs[0], 20000}, {&programs[4], 20000},
+                 {&programs[1], MOST},  {&programs[2], MOST},  {&programs[3], MOST}};
+    enum { TYPES = BERTH_COUNT_OF(types) };
+    printf("phases: peak over bound and processor seconds without a phase, mean of %u\n\n| without |", each);
     for (int f = 0; f < TYPES; f++)
-        printf(" %s |", which[f]->name);
+        printf(" %s, %zu |", types[f].which->name, types[f].count);
     printf("\n|---");
     for (int f = 0; f < TYPES; f++)
         printf("|---");
@@ -414,16 +496,16 @@ static void part_phases(void)
         printf("| %s |", without ? without : "(nothing)");
         for (int f = 0; f < TYPES; f++) {
             double ratio = 0, seconds = 0;
-            for (uint64_t seed = first_seed; seed < first_seed + SEEDS; seed++) {
+            for (uint64_t seed = first_seed; seed < first_seed + each; seed++) {
                 berth_problem problem;
-                uint64_t *offsets = malloc(COUNT * sizeof *offsets);
+                uint64_t *offsets = malloc(MOST * sizeof *offsets);
                 berth_certificate c = {.struct_size = sizeof c};
                 berth_solve_options options = {.struct_size = sizeof options, .without = without};
-                family_make(which[f], COUNT, seed, &problem);
+                family_make(types[f].which, types[f].count, seed, &problem);
                 const double start = now();
                 if (berth_solve(&problem, &options, offsets, &c) == BERTH_OK && c.lower_bound_bytes)
-                    ratio += (double)c.peak_bytes / (double)c.lower_bound_bytes / SEEDS;
-                seconds += (now() - start) / SEEDS;
+                    ratio += (double)c.peak_bytes / (double)c.lower_bound_bytes / each;
+                seconds += (now() - start) / each;
                 free(offsets);
                 family_free(&problem);
             }
@@ -434,10 +516,33 @@ static void part_phases(void)
     }
 }
 
+/* The parts in the order in which they run; growth draws in `svg`. */
+static void run_part(const char *name, const char *svg)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+        bool needs_data;
+    } parts[] = {{"hard", part_hard, true},        {"real", part_real, true},
+                 {"max", part_max, true},          {"programs", part_programs, false},
+                 {"large", part_large, false},     {"budget", part_budget, false},
+                 {"tilings", part_tilings, false}, {"phases", part_phases, false}};
+    if (strcmp(name, "growth") == 0)
+        part_growth(svg);
+    for (size_t k = 0; k < BERTH_COUNT_OF(parts); k++)
+        if (strcmp(name, parts[k].name) == 0 && parts[k].needs_data && !data_folder)
+            printf("%s: left out, there are no instances; name their folder with --data or BERTH_DATA\n",
+                   name);
+        else if (strcmp(name, parts[k].name) == 0)
+            parts[k].run();
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
-    const char *svg = NULL, *parts[8];
+    const char *svg = NULL, *parts[9];
     int part_count = 0;
+    bool is_checked = false;
     data_folder = getenv("BERTH_DATA");
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int k = 1; k < argc; k++) {
@@ -452,34 +557,30 @@ int main(int argc, char **argv)
             large = strtoull(argv[++k], NULL, 10);
         else if (strcmp(argv[k], "--plot") == 0 && value)
             svg = argv[++k];
-        else if (part_count < 8)
+        else if (strcmp(argv[k], "--check") == 0)
+            is_checked = true;
+        else if (part_count < 9)
             parts[part_count++] = argv[k];
     }
-    static const char *const names[] = {"hard", "real", "programs", "large", "tilings", "growth", "phases"};
+    static const char *const names[] = {"hard",   "real",    "max",    "programs", "large",
+                                        "budget", "tilings", "growth", "phases"};
     for (size_t k = 0; k < BERTH_COUNT_OF(names); k++) {
         bool wanted = part_count == 0;
         for (int p = 0; p < part_count; p++)
             wanted |= strcmp(parts[p], names[k]) == 0;
-        if (!wanted)
-            continue;
-        if (k < 2 && !data_folder)
-            printf("%s: left out, there are no instances; name their folder with --data or BERTH_DATA\n",
-                   names[k]);
-        else if (k == 0)
-            part_hard();
-        else if (k == 1)
-            part_real();
-        else if (k == 2)
-            part_programs();
-        else if (k == 3)
-            part_large();
-        else if (k == 4)
-            part_tilings();
-        else if (k == 5)
-            part_growth(svg);
-        else
-            part_phases();
-        fflush(stdout);
+        if (wanted)
+            run_part(names[k], svg);
     }
-    return 0;
+    for (int p = 0; p < part_count; p++) {
+        bool is_known = false;
+        for (size_t k = 0; k < BERTH_COUNT_OF(names); k++)
+            is_known |= strcmp(parts[p], names[k]) == 0;
+        if (!is_known) {
+            fprintf(stderr, "there is no part '%s'\n", parts[p]);
+            return 2;
+        }
+    }
+    if (is_checked)
+        printf("missed: %u\n", missed);
+    return is_checked && missed ? 1 : 0;
 }
