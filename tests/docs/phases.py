@@ -2,7 +2,8 @@
 
     tests/docs/phases.py ROOT [--write]
 
-Without --write: fails if the list in the docs is not the one that the table gives."""
+Without --write: fails if the list in the docs is not the one that the table gives, or if the table of what each phase is
+worth has no row of one of them."""
 import pathlib
 import re
 import sys
@@ -22,6 +23,12 @@ def rows(source):
     return ["| `%s` | %s |\n" % (name, "; ".join(sentences)) for name, sentences in said.items()]
 
 
+def worth(text):
+    """The phases that the table of what each is worth has a row of."""
+    table = text[text.index("| without |"):].split("\n\n", 1)[0]
+    return set(re.findall(r"^\| (\w+) \|", table, re.M)) - {"without"}
+
+
 def main(root, write):
     docs = root / "docs" / "planner.md"
     made = rows((root / "src/planner/engine/pipeline.c").read_text())
@@ -31,6 +38,10 @@ def main(root, write):
     before, rest = text.split(BEGIN, 1)
     after = rest.split(END, 1)[1]
     whole = before + BEGIN + "\n| phase | what it does |\n|---|---|\n" + "".join(made) + "\n" + END + after
+    names = {row.split("`")[1] for row in made}
+    if worth(text) != names:
+        sys.exit("docs/planner.md: the table of what each phase is worth differs in %s; make it with solver_figures phases"
+                 % ", ".join(sorted(worth(text) ^ names)))
     if write:
         docs.write_text(whole)
     elif whole != text:
