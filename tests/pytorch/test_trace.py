@@ -195,10 +195,13 @@ class Trace(unittest.TestCase):
 
     def test_threads(self):
         each, count = 2000, 4
+        together = threading.Barrier(count)
 
         def work():
+            together.wait(60)
             for n in range(each):
                 torch.empty(n % 50 + 1)
+            together.wait(60)  # one that had ended would leave its number to the next
 
         threads = [threading.Thread(target=work) for _ in range(count)]
         with berth_torch.trace(self.path, python_stacks=1):
@@ -209,7 +212,7 @@ class Trace(unittest.TestCase):
         facts = top(self.path)
         found = holders(self.path)["aten::empty"]
         self.assertEqual((found["allocations"], found["live_bytes"]), (each * count, 0))
-        self.assertGreaterEqual(len([row for row in facts["threads"] if row["allocations"]]), 2)
+        self.assertEqual([row["allocations"] for row in facts["threads"] if row["allocations"]], [each] * count)
 
     def test_traces_come_and_go_amid_allocations(self):
         stop, each = threading.Event(), 39
