@@ -91,24 +91,47 @@ static void put_comment(FILE *out, const char *text)
         fputc(*text == '*' || *text == '/' || *text == '\\' ? '_' : *text, out);
 }
 
-static void put_header(FILE *out, const berth_problem_file *file, const uint64_t *offsets, uint64_t peak)
+/* What names in a header begin with: the file's name, so that a program can have several. The second is in capitals. */
+typedef struct header_words {
+    char small[256], large[256];
+} header_words;
+
+static header_words header_words_of(const char *path)
+{
+    header_words words = {{0}, {0}};
+    const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
+    const size_t length = strlen(from) - strlen(".h");
+    for (size_t i = 0; i < length && i + 1 < sizeof words.small; i++) {
+        const char c = from[i];
+        const bool is_small = c >= 'a' && c <= 'z', is_large = c >= 'A' && c <= 'Z';
+        const bool is_other = (c >= '0' && c <= '9') || c == '_';
+        words.small[i] = (char)(is_large ? c - 'A' + 'a' : is_small || is_other ? c : '_');
+        words.large[i] = (char)(is_small ? c - 'a' + 'A' : is_large || is_other ? c : '_');
+    }
+    return words;
+}
+
+static void put_header(FILE *out, const berth_problem_file *file, const uint64_t *offsets, uint64_t peak,
+                       const header_words *words)
 {
     const berth_problem *problem = berth_problem_file_problem(file);
+    const char *large = words->large;
     char id[CLI_ID_ROOM];
     fprintf(out,
             "/* A plan made by berth: where each buffer lies in one arena. */\n"
-            "#ifndef BERTH_PLAN_GENERATED_H\n#define BERTH_PLAN_GENERATED_H\n\n"
-            "#define BERTH_PLAN_BYTES %" PRIu64 "u\n#define BERTH_PLAN_BUFFERS %zuu\n\n"
-            "/* Define BERTH_PLAN_ARENA_BYTES as the size of the arena before this file is included. */\n"
-            "#ifdef BERTH_PLAN_ARENA_BYTES\n#ifdef __cplusplus\n"
-            "static_assert(BERTH_PLAN_ARENA_BYTES >= BERTH_PLAN_BYTES, \"the arena is too small for the "
-            "plan\");\n"
-            "#else\n"
-            "_Static_assert(BERTH_PLAN_ARENA_BYTES >= BERTH_PLAN_BYTES, \"the arena is too small for the "
-            "plan\");\n"
-            "#endif\n#endif\n\n"
-            "static const unsigned long long berth_plan_offsets[] = {\n",
-            peak, problem->buffer_count);
+            "#ifndef BERTH_%s_GENERATED_H\n#define BERTH_%s_GENERATED_H\n\n"
+            "#define BERTH_%s_BYTES %" PRIu64 "u\n#define BERTH_%s_BUFFERS %zuu\n\n",
+            large, large, large, peak, large, problem->buffer_count);
+    fprintf(
+        out,
+        "/* Define BERTH_%s_ARENA_BYTES as the size of the arena before this file is included. */\n"
+        "#ifdef BERTH_%s_ARENA_BYTES\n#ifdef __cplusplus\n"
+        "static_assert(BERTH_%s_ARENA_BYTES >= BERTH_%s_BYTES, \"the arena is too small for the plan\");\n"
+        "#else\n"
+        "_Static_assert(BERTH_%s_ARENA_BYTES >= BERTH_%s_BYTES, \"the arena is too small for the plan\");\n"
+        "#endif\n#endif\n\n"
+        "static const unsigned long long berth_%s_offsets[] = {\n",
+        large, large, large, large, large, large, words->small);
     for (size_t i = 0; i < problem->buffer_count; i++) {
         fprintf(out, "    %" PRIu64 "u, /* ", offsets[i]);
         put_comment(out, cli_problem_id(file, i, id));
@@ -125,7 +148,8 @@ int cli_header_write(const char *verb, const berth_problem_file *file, const uin
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return cli_fail(verb, BERTH_OUT_OF_HOST_MEMORY, path);
-    put_header(out, file, offsets, peak);
+    const header_words words = header_words_of(path);
+    put_header(out, file, offsets, peak, &words);
     bool done = !ferror(out);
     done = fclose(out) == 0 && done;
     int code =

@@ -304,6 +304,13 @@ def test_header():
         done = subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Werror", "-fsyntax-only", source],
                               capture_output=True)
         assert (done.returncode == 0) == works, done.stderr
+    # Several in one program: each has its file's name.
+    assert run("plan", save(make.write(make.chain([64, 64]))), "-o", os.path.join(folder, "Mel-2.small.h"))[0] == 0
+    source = save(b'#include "plan.h"\n#include "Mel-2.small.h"\n'
+                  b"_Static_assert(BERTH_PLAN_BUFFERS == 3 && BERTH_MEL_2_SMALL_BUFFERS == 2, \"\");\n"
+                  b"int main(void) { return berth_plan_offsets[0] == berth_mel_2_small_offsets[0]; }\n", "x.c")
+    done = subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Werror", "-fsyntax-only", source], capture_output=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_refused():
