@@ -5,7 +5,7 @@
 
 /* ---- Records ------------------------------------------------------------------------------------- */
 
-enum { SPARE_WANTED = 8 };
+enum { SPARE_WANTED = 8, SPARE_AHEAD = 4 };
 
 void berth__arena_init(berth__arena *arena)
 {
@@ -31,6 +31,7 @@ void berth__arena_finish(berth__arena *arena)
     }
     for (uint32_t i = 0; i < arena->slab_count; i++)
         berth__heap_free(arena->slabs[i]);
+    berth__heap_free(arena->spares);
     memset(arena, 0, sizeof *arena);
 }
 
@@ -38,25 +39,26 @@ void berth__arena_finish(berth__arena *arena)
  * reset is so already. */
 static void spare_push(berth__arena *arena, berth__span *span)
 {
-    BERTH_DCHECK(span != arena->spare, "[A3] a record is given up once");
+    BERTH_DCHECK(arena->spare_count == 0 || span != arena->spares[arena->spare_count - 1],
+                 "[A3] a record is given up once");
     BERTH_DCHECK(!span->use_count && !span->uses, "[A3] a free span has no users");
     span->index = NULL;
-    span->right = NULL;
+    span->left = span->right = NULL;
     span->label = NULL;
     span->ticket = 0;
-    span->left = arena->spare;
-    arena->spare = span;
-    arena->spare_count++;
+    arena->spares[arena->spare_count++] = span;
 }
 
 static berth__span *spare_pop(berth__arena *arena)
 {
     BERTH_DCHECK(arena->spare_count != 0, "[A3] prepare has seen to spare records");
-    berth__span *span = arena->spare;
+    berth__span *span = arena->spares[--arena->spare_count];
     BERTH_DCHECK(!span->index && !span->use_count, "[A3] a spare record is nobody's");
-    arena->spare = span->left;
-    arena->spare_count--;
-    span->left = NULL;
+    if (arena->spare_count >= SPARE_AHEAD) { /* one of the next: it was given up long ago */
+        const berth__span *later = arena->spares[arena->spare_count - SPARE_AHEAD];
+        __builtin_prefetch(later, 1);
+        __builtin_prefetch(&later->index, 1);
+    }
     return span;
 }
 
@@ -70,6 +72,12 @@ static berth_status add_slab(berth__arena *arena)
     if (arena->slab_count == BERTH__ARENA_SLABS)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "the pool has as many blocks as it can count");
     size_t count = (size_t)BERTH__ARENA_SLAB_FIRST << arena->slab_count;
+    /* With the slabs before this one: 1 + 2 + 4 + ... + n = 2n - 1. */
+    size_t all = 2 * count - BERTH__ARENA_SLAB_FIRST;
+    berth__span **spares = berth__heap_realloc(arena->spares, all * sizeof *spares);
+    if (!spares)
+        return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's records of blocks");
+    arena->spares = spares;
     berth__span *slab = berth__heap_aligned(count * sizeof *slab, 64);
     if (!slab)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for the pool's records of blocks");
@@ -404,6 +412,18 @@ berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__ind
     arena_tree_climb(index, span);
     BERTH_DCHECK(span_is_valid(span->segment, span), "[A1] it is one with its free neighbours");
     return span;
+}
+
+void berth__arena_expect_puts(berth__span *const *spans, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        __builtin_prefetch(&spans[i]->before);
+    for (uint32_t i = 0; i < count; i++) {
+        if (spans[i]->before)
+            __builtin_prefetch(&spans[i]->before->index);
+        if (spans[i]->after)
+            __builtin_prefetch(&spans[i]->after->index);
+    }
 }
 
 /* ---- The map from addresses to spans ------------------------------------------------------------- */

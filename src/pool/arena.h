@@ -75,7 +75,7 @@ struct berth__span {
     berth__segment *segment;
     berth__span *before, *after; /* neighbours by address, NULL at the segment's ends */
     berth__index *index;         /* NULL: taken */
-    berth__span *left, *right;   /* in the index; `left` also links spare records */
+    berth__span *left, *right;   /* in the index */
     void *uses;                  /* the streams that use it, as the holder keeps them */
 };
 
@@ -85,7 +85,7 @@ enum { BERTH__ARENA_SLABS = 24 };
 typedef struct berth__arena {
     berth__segment *segments;
     uint64_t segment_count; /* ever made: the last number given */
-    berth__span *spare;
+    berth__span **spares;   /* room for all records there are */
     size_t spare_count;
     /* Slab k holds 64 << k records; they live as long as the arena, so that a stale pointer finds one. */
     berth__span *slabs[BERTH__ARENA_SLABS];
@@ -127,6 +127,9 @@ berth__span *berth__arena_take(berth__arena *arena, berth__span *span, uintptr_t
 
 /* Puts a taken span into `index`, merged with its neighbours there; returns what it became. */
 berth__span *berth__arena_put(berth__arena *arena, berth__span *span, berth__index *index);
+/* Spans that are put back next: brings them and their neighbours into the processor's cache, so that it waits for all of
+ * them once and not for each. */
+void berth__arena_expect_puts(berth__span *const *spans, uint32_t count);
 
 /* The segment that `p` lies in, NULL if none. */
 berth__segment *berth__arena_segment(const berth__arena *arena, uintptr_t p);

@@ -43,8 +43,7 @@ static bool find_own(berth__pool *pool, struct inside *in)
         berth__tcache *made = berth__heap_zalloc(1, sizeof *made);
         if (!made)
             return false;
-        made->mark = BERTH__SPAN_CACHED + thread;
-        made->usual_bytes = made->most_bytes = tcache_share(pool, thread);
+        berth__tcache_init(made, BERTH__SPAN_CACHED + thread, tcache_share(pool, thread));
         made->last = &no_span;
         if (!berth__slot_enter(&pool->quota.slots, in->slot)) {
             berth__heap_free(made);
@@ -540,6 +539,7 @@ static bool empty_tcache_for(berth__pool *pool, berth__tcache *tcache, size_t fr
     BERTH_DCHECK(berth__pool_is_locked(pool), "[P4] what the arena holds changes under the lock");
     berth__span *out[BERTH__TCACHE_MOST];
     uint32_t count = berth__tcache_make_place(tcache, freed, out);
+    berth__arena_expect_puts(out, count);
     for (uint32_t i = 0; i < count; i++)
         berth__pool_put(pool, out[i]);
     if (!berth__tcache_has_room(tcache, freed))

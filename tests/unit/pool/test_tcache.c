@@ -9,6 +9,8 @@
 
 #include "pool/tcache.h"
 
+/* A size whose bin is as shallow as any. */
+enum { BINNED = 16384, DEPTH = BERTH__TCACHE_BIN_GRAINS * BERTH__ARENA_GRAIN / BINNED, BATCH = DEPTH / 2 };
 enum { SPANS = 32, MARK = BERTH__SPAN_CACHED + 3, OTHER_MARK = BERTH__SPAN_CACHED + 5, LARGE = 1 << 20 };
 
 static berth__tcache tcache, other;
@@ -20,9 +22,8 @@ static int set_up(void **state)
     memset(&tcache, 0, sizeof tcache);
     memset(&other, 0, sizeof other);
     memset(spans, 0, sizeof spans);
-    tcache.most_bytes = tcache.usual_bytes = other.most_bytes = other.usual_bytes = BERTH__TCACHE_BYTES;
-    tcache.mark = MARK;
-    other.mark = OTHER_MARK;
+    berth__tcache_init(&tcache, MARK, BERTH__TCACHE_BYTES);
+    berth__tcache_init(&other, OTHER_MARK, BERTH__TCACHE_BYTES);
     for (uintptr_t i = 0; i < SPANS; i++)
         atomic_store(&spans[i].address, (i + 1) * BERTH__ARENA_GRAIN);
     return 0;
@@ -72,10 +73,10 @@ static void bytes_are_bounded_and_counted(void **state)
     berth__span *out[BERTH__TCACHE_MOST];
     assert_int_equal(berth__tcache_clear_recent(&tcache, out), 1);
     assert_int_equal(tcache.held_bytes, 1024);
-    for (size_t i = 3; i < 9; i++)
-        assert_true(put(&tcache, i, 512));
-    assert_int_equal(berth__tcache_make_place(&tcache, 512, out), BERTH__TCACHE_BATCH);
-    assert_int_equal(tcache.held_bytes, 4 * 512);
+    for (size_t i = 3; i < 3 + DEPTH; i++)
+        assert_true(put(&tcache, i, BINNED));
+    assert_int_equal(berth__tcache_make_place(&tcache, BINNED, out), BATCH);
+    assert_int_equal(tcache.held_bytes, 1024 + BATCH * BINNED);
 }
 
 /* As the pool lets a huge block in: alone. What it may have stays raised, for it alone. */
@@ -101,16 +102,39 @@ static void a_huge_block_raises_the_bound_for_itself_alone(void **state)
 static void a_full_bin_gives_its_older_half(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < BERTH__TCACHE_DEPTH; i++)
-        assert_true(put(&tcache, i, 16384));
-    assert_false(put(&tcache, BERTH__TCACHE_DEPTH, 16384));
+    for (size_t i = 0; i < DEPTH; i++)
+        assert_true(put(&tcache, i, BINNED));
+    assert_false(put(&tcache, DEPTH, BINNED));
     berth__span *out[BERTH__TCACHE_MOST];
-    assert_int_equal(berth__tcache_make_place(&tcache, 16384, out), BERTH__TCACHE_BATCH);
-    for (size_t i = 0; i < BERTH__TCACHE_BATCH; i++)
+    assert_int_equal(berth__tcache_make_place(&tcache, BINNED, out), BATCH);
+    for (size_t i = 0; i < BATCH; i++)
         assert_ptr_equal(out[i], &spans[i]);
-    for (size_t i = BERTH__TCACHE_DEPTH; i-- > BERTH__TCACHE_BATCH;)
-        assert_ptr_equal(berth__tcache_take(&tcache, 16384, 64), &spans[i]);
-    assert_null(berth__tcache_take(&tcache, 16384, 64));
+    for (size_t i = DEPTH; i-- > BATCH;)
+        assert_ptr_equal(berth__tcache_take(&tcache, BINNED, 64), &spans[i]);
+    assert_null(berth__tcache_take(&tcache, BINNED, 64));
+}
+
+/* Every bin has its own places, as many as make 256 KiB, but at most 64. */
+static void the_smaller_blocks_are_the_more_are_kept(void **state)
+{
+    (void)state;
+    static berth__span many[BERTH__TCACHE_BLOCKS];
+    memset(many, 0, sizeof many);
+    berth__span *span = many;
+    for (size_t size = BERTH__ARENA_GRAIN; berth__tcache_is_binned(size); size += BERTH__ARENA_GRAIN) {
+        size_t kept = 0;
+        for (; berth__tcache_has_room(&tcache, size); kept++, span++)
+            berth__tcache_put(&tcache, (berth__tcached){(uintptr_t)(span - many + 1) << 20, span}, size);
+        size_t wanted = ((size_t)256 << 10) / size;
+        assert_int_equal(kept, wanted > 64 ? 64 : wanted);
+    }
+    assert_int_equal(span - many, BERTH__TCACHE_BLOCKS);
+    assert_true(tcache.held_bytes <= (size_t)15 << 20);
+    berth__tcached block = {0};
+    for (size_t size = BERTH__ARENA_GRAIN; berth__tcache_is_binned(size); size += BERTH__ARENA_GRAIN)
+        while (berth__tcache_take_newest(&tcache, size, &block))
+            assert_int_equal(block.address, (uintptr_t)(block.span - many + 1) << 20);
+    assert_int_equal(tcache.held_bytes, 0);
 }
 
 static void count_span(void *context, berth__span *span)
@@ -159,15 +183,15 @@ static void a_block_in_two_tcaches_is_handed_out_by_one(void **state)
 static void a_block_that_is_in_a_tcache_twice_comes_out_once(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < BERTH__TCACHE_DEPTH; i++)
-        assert_true(put(&tcache, i == 1 ? 0 : i, 512));
+    for (size_t i = 0; i < DEPTH; i++)
+        assert_true(put(&tcache, i == 1 ? 0 : i, BINNED));
     berth__span *out[BERTH__TCACHE_MOST];
-    assert_int_equal(berth__tcache_make_place(&tcache, 512, out), BERTH__TCACHE_BATCH - 1);
+    assert_int_equal(berth__tcache_make_place(&tcache, BINNED, out), BATCH - 1);
     size_t emptied = 0;
     assert_true(put(&tcache, 20, LARGE));
     assert_true(put(&tcache, 20, LARGE));
     berth__tcache_empty(&tcache, count_span, &emptied);
-    assert_int_equal(emptied, BERTH__TCACHE_DEPTH - BERTH__TCACHE_BATCH + 1);
+    assert_int_equal(emptied, DEPTH - BATCH + 1);
 }
 
 int main(void)
@@ -177,6 +201,7 @@ int main(void)
         cmocka_unit_test_setup(bytes_are_bounded_and_counted, set_up),
         cmocka_unit_test_setup(a_huge_block_raises_the_bound_for_itself_alone, set_up),
         cmocka_unit_test_setup(a_full_bin_gives_its_older_half, set_up),
+        cmocka_unit_test_setup(the_smaller_blocks_are_the_more_are_kept, set_up),
         cmocka_unit_test_setup(large_blocks_go_out_together, set_up),
         cmocka_unit_test_setup(a_block_in_two_tcaches_is_handed_out_by_one, set_up),
         cmocka_unit_test_setup(a_block_that_is_in_a_tcache_twice_comes_out_once, set_up),
