@@ -15,8 +15,12 @@ struct holdings {
     uint64_t live_bytes, waiting_bytes, idle_bytes, largest_bytes, reserved_bytes;
     uint64_t others_bytes; /* reserved by other pools under the same limit */
     uint64_t kept_bytes;   /* that the device did not take back */
-    const char *pin_label; /* of the live block behind the largest hole */
+    /* Of all runs of neighbours that would hold the request, the one with the least in use: how many blocks keep it
+     * apart, what they take together, and the label of the largest. */
+    const berth__span *pins_first, *pins_last; /* NULL: there is none */
+    size_t pin_count;
     uint64_t pin_bytes;
+    const char *pin_label;
     berth__holders holders; /* of what is live and has a label */
 };
 
@@ -28,33 +32,71 @@ static void add_span(const berth__pool *pool, struct holdings *h, const berth__s
             berth__holders_add(&h->holders, span->label, span->size_bytes);
     } else if (berth__pool_is_idle(pool, span->index)) {
         h->idle_bytes += span->size_bytes;
+        if (span->size_bytes > h->largest_bytes)
+            h->largest_bytes = span->size_bytes;
     } else if (span->index ? span->index != &pool->unmapped : span->ticket != 0) {
         h->waiting_bytes += span->size_bytes;
     }
 }
 
-static void find_pin(struct holdings *h, const berth__span *hole)
+static uint64_t taken_of(const berth__pool *pool, const berth__span *span)
 {
-    const berth__span *pin = hole->after ? hole->after : hole->before;
-    h->largest_bytes = hole->size_bytes;
-    if (!pin || atomic_load(&pin->state) != BERTH__SPAN_LIVE)
-        return;
-    h->pin_label = pin->label ? pin->label : "a block without a label";
-    h->pin_bytes = pin->size_bytes;
+    return berth__pool_is_idle(pool, span->index) ? 0 : span->size_bytes;
 }
 
-static void pool_read_holdings(berth__pool *pool, struct holdings *h)
+static void name_pins(const berth__pool *pool, struct holdings *h)
 {
-    const berth__span *hole = NULL;
-    memset(h, 0, sizeof *h);
-    for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next)
-        for (const berth__span *span = segment->first; span; span = span->after) {
-            add_span(pool, h, span);
-            if (berth__pool_is_idle(pool, span->index) && (!hole || span->size_bytes > hole->size_bytes))
-                hole = span;
+    uint64_t largest = 0;
+    for (const berth__span *span = h->pins_first; span != h->pins_last->after; span = span->after) {
+        uint64_t taken = taken_of(pool, span);
+        h->pin_count += taken != 0;
+        if (taken <= largest)
+            continue;
+        largest = taken;
+        bool live = atomic_load(&span->state) == BERTH__SPAN_LIVE;
+        h->pin_label = !live         ? "a block that was freed and is not free yet"
+                       : span->label ? span->label
+                                     : "a block without a label";
+    }
+}
+
+/* Runs of spans with memory, each as short as it can be: both ends only go up. */
+static void find_pins(const berth__pool *pool, struct holdings *h, const berth__segment *segment,
+                      uint64_t size_bytes)
+{
+    const berth__span *first = segment->first;
+    uint64_t bytes = 0, taken = 0;
+    for (const berth__span *last = first; last; last = last->after) {
+        if (last->index == &pool->unmapped) {
+            first = last->after;
+            bytes = taken = 0;
+            continue;
         }
-    if (hole)
-        find_pin(h, hole);
+        bytes += last->size_bytes;
+        taken += taken_of(pool, last);
+        for (; first != last && bytes - first->size_bytes >= size_bytes; first = first->after) {
+            bytes -= first->size_bytes;
+            taken -= taken_of(pool, first);
+        }
+        if (bytes < size_bytes || taken == 0 || (h->pins_first && taken >= h->pin_bytes))
+            continue;
+        h->pins_first = first;
+        h->pins_last = last;
+        h->pin_bytes = taken;
+    }
+}
+
+static void pool_read_holdings(berth__pool *pool, struct holdings *h, uint64_t size_bytes)
+{
+    BERTH_DCHECK(berth__pool_is_locked(pool), "[P4] spans are looked at under the lock");
+    memset(h, 0, sizeof *h);
+    for (const berth__segment *segment = pool->arena.segments; segment; segment = segment->next) {
+        for (const berth__span *span = segment->first; span; span = span->after)
+            add_span(pool, h, span);
+        find_pins(pool, h, segment, size_bytes);
+    }
+    if (h->pins_first)
+        name_pins(pool, h);
     for (const berth__span *span = pool->unreleased; span; span = span->right)
         h->kept_bytes += span->size_bytes;
     uint64_t all = atomic_load(&pool->budget->reserved_bytes);
@@ -81,8 +123,12 @@ static void say_reason(const berth__pool *pool, berth__text *t, size_t size_byte
     } else if (h->idle_bytes >= size_bytes) {
         /* It was given back first; it only stays where whole granules or segments cannot go. */
         berth__say(t, "the free memory is in pieces, the largest of %s", SIZE(h->largest_bytes));
-        if (h->pin_label)
-            berth__say(t, " beside %s, %s", h->pin_label, SIZE(h->pin_bytes));
+        if (h->pin_count)
+            berth__say(t, ", pinned by %s", h->pin_label);
+        if (h->pin_count > 1)
+            berth__say(t, " and %zu more", h->pin_count - 1);
+        if (h->pin_count)
+            berth__say(t, " with %s", SIZE(h->pin_bytes));
     } else if (why == BERTH_OVER_BUDGET && h->live_bytes + h->waiting_bytes + size_bytes <= limit) {
         berth__say(t, "the hard limit leaves no room");
     } else if (h->live_bytes >= h->waiting_bytes && h->live_bytes) {
@@ -123,7 +169,7 @@ berth_status berth__pool_explain(berth__pool *pool, size_t size_bytes, const ber
     berth__text t = {.start = words, .capacity = sizeof words};
     berth__pool_lock(pool);
     berth__pool_stop(pool);
-    pool_read_holdings(pool, &h);
+    pool_read_holdings(pool, &h, size_bytes);
     berth__pool_resume(pool);
     berth__pool_unlock(pool);
     const char *label = berth__request_label(request);

@@ -151,6 +151,55 @@ static void words_are_true_of_the_case(void **state)
     berth_allocator_release(other);
 }
 
+/* The least that stands in the way is named, not what lies beside the largest hole. One segment of 1 MiB:
+ *
+ *     left 4 | hole 200 | weights 300 | hole 160 | two of cache, 8 | hole 100 | cache 4 | hole 20 | right, to the end */
+static void what_pins_a_hole_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label; /* NULL: a hole */
+        size_t kib;
+    } parts[] = {{"left", 4},  {NULL, 200}, {"weights", 300}, {NULL, 160}, {"cache", 8},
+                 {"cache", 8}, {NULL, 100}, {"cache", 4},     {NULL, 20},  {"right", 200}};
+    enum { PARTS = BERTH_COUNT_OF(parts) };
+    static _Alignas(4096) char region[MIB + 64 * KIB]; /* no room for a second segment */
+    berth_allocator *fixed = NULL;
+    assert_int_equal(berth_fixed_allocator_create(region, sizeof region, &fixed), BERTH_OK);
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    options.upstream = fixed;
+    options.segment_bytes = MIB;
+    options.compacting = true; /* 4 KiB are small, and come from pieces: none is so small here */
+    berth_allocator *pool = make(&options);
+    void *blocks[PARTS], *p = NULL;
+    for (size_t i = 0; i < PARTS; i++) {
+        berth_request request = BERTH_REQUEST_INIT;
+        request.label = parts[i].label;
+        size_t size = (parts[i].kib << 10) + BERTH_ALIGNMENT;
+        assert_int_equal(berth_allocate(pool, size, BERTH_ALIGNMENT, &request, &blocks[i]), BERTH_OK);
+        assert_true(i == 0 || (char *)blocks[i] > (char *)blocks[i - 1]);
+    }
+    for (size_t i = 0; i < PARTS; i++)
+        if (!parts[i].label)
+            give(pool, blocks[i]);
+    assert_int_equal(berth_allocate(pool, 250 * KIB, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    const char *words = berth_last_error()->message;
+    assert_non_null(strstr(words, "in pieces, the largest of 200 KiB (205056 bytes)"));
+    assert_non_null(strstr(words, ", pinned by cache and 1 more with 16.5 KiB (16896 bytes). "));
+    assert_int_equal(berth_allocate(pool, 110 * KIB, 64, NULL, &p), BERTH_OK);
+    give(pool, p);
+    /* With one of the two gone, the other and the one behind them stand in the way of more. */
+    give(pool, blocks[4]);
+    assert_int_equal(berth_allocate(pool, 285 * KIB, 64, NULL, &p), BERTH_OUT_OF_HOST_MEMORY);
+    assert_non_null(
+        strstr(berth_last_error()->message, ", pinned by cache and 1 more with 12.5 KiB (12800 bytes). "));
+    for (size_t i = 0; i < PARTS; i++)
+        if (parts[i].label && i != 4)
+            give(pool, blocks[i]);
+    berth_allocator_release(pool);
+    berth_allocator_release(fixed);
+}
+
 static size_t address_space_taken(void)
 {
     unsigned long pages = 0;
@@ -211,6 +260,7 @@ int main(void)
         cmocka_unit_test(large_allocations_and_totals_are_warned_of),
         cmocka_unit_test(a_shortage_of_the_host_is_called_so),
         cmocka_unit_test(words_are_true_of_the_case),
+        cmocka_unit_test(what_pins_a_hole_is_named),
         cmocka_unit_test(bounded_address_space_is_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
