@@ -254,6 +254,7 @@ static void open_for(berth__block *b, berth__plan_content *plan)
     BERTH_DCHECK(has_no_remote(b, plan),
                  "[R6] frees that others left for an earlier scope were taken at its end");
     memset(&b->replay, 0, sizeof b->replay);
+    b->replay.follows_uses = b->use_count != 0;
     b->plan = plan;
 }
 

@@ -88,7 +88,8 @@ typedef struct berth__replay {
     bool renamed;                     /* the same of its label */
     uint32_t skipped[BERTH__SKIPPED]; /* planned ones that were passed over, the last of them */
     uint32_t skipped_count;
-    size_t own_uses; /* noted for places of this run */
+    size_t own_uses;   /* noted for places of this run */
+    bool follows_uses; /* when the block was opened, streams might work on places that were free */
     /* what the fallback served */
     berth__handed fallback; /* with their sizes */
     uint64_t fallback_live;

@@ -93,10 +93,26 @@ static berth_status wait_for(berth_stream *later, berth__mark *mark)
     return status;
 }
 
+/* Stragglers were freed while others stayed, so that nobody had to put the block away: what streams still do there comes
+ * before the run. What is freed from now on lies where it does not go. */
+static void owe_loose_uses(berth__planned *p, berth__block *b)
+{
+    berth_stream *stream;
+    do {
+        berth__planned_lock(p);
+        stream = berth__uses_take(b, BERTH__NOWHERE);
+        berth__planned_unlock(p);
+        if (stream)
+            berth__marks_owe(b, stream);
+    } while (stream);
+}
+
 berth_status berth__streams_begin(berth__replay *r, berth_stream *stream, bool inhabited)
 {
     berth__block *b = r->block;
     BERTH_DCHECK(b->state == BERTH__BLOCK_RUNNING && b->plan, "[R14] marks are the runner's");
+    if (r->follows_uses)
+        owe_loose_uses(r->planned, b);
     for (size_t i = 0; i < b->mark_count; i++) {
         berth_status status = wait_for(stream, &b->marks[i]);
         if (status)

@@ -234,6 +234,45 @@ static void test_streams_of_a_straggler_are_waited_for(void **state)
     stage_end(&x);
 }
 
+/* One straggler goes while another stays: the block runs again around that one, at places that a stream still uses. */
+static void test_streams_of_one_of_two_stragglers(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4;
+         way++) { /* the use is recorded, or its stream is told at the free; by the host or s */
+        stage x;
+        stage_begin(&x);
+        BERTH_RECORD(x.r.planned)
+        {
+            void *p = take(&x.r, 4096), *q = take(&x.r, 64);
+            give(&x.r, p);
+            give(&x.r, q);
+        }
+        begin_on(&x, NULL);
+        unsigned char *large = take(&x.r, 4096), *kept = take(&x.r, 64);
+        assert_int_equal(berth_replay_end(x.r.planned, NULL), BERTH_OK);
+        size_t blocks = x.r.inner_allocs;
+        enqueue(x.t);
+        if (way & 1)
+            assert_int_equal(berth_record_use(x.r.planned, large, x.t), BERTH_OK);
+        assert_int_equal(berth_deallocate(x.r.planned, large, 0, way & 1 ? NULL : x.t), BERTH_OK);
+        assert_int_equal(berth_virtual_pending(x.t), 1); /* nobody waits at the free */
+        begin_on(&x, way & 2 ? x.s : NULL);
+        assert_ptr_equal(take(&x.r, 4096), large);
+        assert_int_equal(x.r.inner_allocs, blocks); /* the same block, around what is kept */
+        enqueue(x.s);
+        if (way & 2)
+            assert_int_equal(berth_virtual_run(x.s), BERTH_NOT_READY);
+        else
+            assert_int_equal(berth_virtual_pending(x.t), 0);
+        assert_int_equal(berth_virtual_run_all(x.device), BERTH_OK);
+        give(&x.r, large);
+        assert_int_equal(berth_replay_end(x.r.planned, NULL), BERTH_OK);
+        give(&x.r, kept);
+        stage_end(&x);
+    }
+}
+
 /* Without a stream at its free the scope's is meant: it may have used the pointer until then. */
 static void test_a_straggler_freed_without_a_stream(void **state)
 {
@@ -482,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_scopes_follow_each_other_on_their_streams),
         cmocka_unit_test(test_a_stream_may_go_between_scopes),
         cmocka_unit_test(test_streams_of_a_straggler_are_waited_for),
+        cmocka_unit_test(test_streams_of_one_of_two_stragglers),
         cmocka_unit_test(test_a_straggler_freed_without_a_stream),
         cmocka_unit_test(test_a_free_by_another_thread_honours_streams),
         cmocka_unit_test(test_streams_are_retained),
