@@ -178,7 +178,7 @@ static berth_status read_one(char *word, berth__config *out)
     return unknown_key(word);
 }
 
-static char *trim(char *word)
+static char *config_trim(char *word)
 {
     word += strspn(word, " \t");
     size_t length = strlen(word);
@@ -198,7 +198,7 @@ berth_status berth__config_read(const char *text, berth__config *out)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the settings are longer than %zu bytes", sizeof copy - 1);
     memcpy(copy, text, length + 1);
     for (char *word = strtok_r(copy, ";", &rest); word; word = strtok_r(NULL, ";", &rest)) {
-        word = trim(word);
+        word = config_trim(word);
         berth_status status = *word ? read_one(word, &read) : BERTH_OK;
         if (status)
             return status;

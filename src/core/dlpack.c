@@ -298,8 +298,8 @@ static berth_status place_tensor(const berth_tensor *t, struct dl_place *at)
 }
 
 /* Everything but the form. */
-static berth_status lend(const berth_tensor *given, berth_stream *from, berth_stream *to, berth_tensor *t,
-                         struct lent **out)
+static berth_status dlpack_lend(const berth_tensor *given, berth_stream *from, berth_stream *to,
+                                berth_tensor *t, struct lent **out)
 {
     struct dl_place at;
     berth_status status = read_tensor(given, t);
@@ -331,7 +331,7 @@ berth_status berth_dlpack_export(const berth_tensor *tensor, berth_stream *from,
     *out = NULL;
     berth_tensor t;
     struct lent *lent = NULL;
-    berth_status status = lend(tensor, from, to, &t, &lent);
+    berth_status status = dlpack_lend(tensor, from, to, &t, &lent);
     if (status)
         return status;
     berth_dl_versioned *form = &lent->as.versioned;
@@ -356,7 +356,7 @@ berth_status berth_dlpack_export_unversioned(const berth_tensor *tensor, berth_s
                            "DLPack before versions cannot say that a tensor is read-only or padded");
     berth_tensor t;
     struct lent *lent = NULL;
-    berth_status status = lend(tensor, from, to, &t, &lent);
+    berth_status status = dlpack_lend(tensor, from, to, &t, &lent);
     if (status)
         return status;
     berth_dl_managed *form = &lent->as.managed;

@@ -121,7 +121,7 @@ static struct entry *registry_find(const char *name, int32_t priority)
 }
 
 /* Behind all of the same priority: a tie goes to the first registered. */
-static void insert(struct entry *e)
+static void registry_insert(struct entry *e)
 {
     struct entry **link = &best_first;
     while (*link && (*link)->priority >= e->priority)
@@ -132,7 +132,7 @@ static void insert(struct entry *e)
     e->order = changes;
 }
 
-static berth_status check(const berth_registration *r)
+static berth_status registry_check(const berth_registration *r)
 {
     if (!r || r->struct_size < sizeof *r)
         return berth__fail(BERTH_INVALID_ARGUMENT, "a registration needs its struct_size");
@@ -150,7 +150,7 @@ static berth_status check(const berth_registration *r)
 
 berth_status berth_registry_add(const berth_registration *registration)
 {
-    berth_status status = check(registration);
+    berth_status status = registry_check(registration);
     if (status)
         return status;
     struct entry *e = new_entry(registration);
@@ -161,7 +161,7 @@ berth_status berth_registry_add(const berth_registration *registration)
     const char *file = earlier ? earlier->file : NULL;
     int line = earlier ? (int)earlier->line : 0;
     if (!earlier)
-        insert(e);
+        registry_insert(e);
     unlock_registry();
     if (!file)
         return BERTH_OK;

@@ -28,7 +28,7 @@ static inline void hand_out(host_inside in, host_block *b, size_t size_bytes, co
 }
 
 /* Hands out a block that was just taken, and counts it where the thread's credit suffices. Inside. */
-static void grant(host_inside in, host_block *b, host_wish *w)
+static void host_grant(host_inside in, host_block *b, host_wish *w)
 {
     BERTH_DCHECK(b->bin == w->bin, "[H1] what was found is of the class");
     BERTH_DCHECK(((uintptr_t)berth__host_address(b) & (w->alignment - 1)) == 0,
@@ -49,7 +49,7 @@ static host_block *try_idle(host_cache *c, host_wish *w)
     host_block *b = w->alignment <= c->page_bytes ? berth__host_take_idle(c, in, w->bin)
                                                   : berth__host_take_aligned(c, w->bin, w->alignment);
     if (b)
-        grant(in, b, w);
+        host_grant(in, b, w);
     berth__host_leave(c, in);
     return b;
 }
@@ -62,7 +62,7 @@ static host_block *try_own(host_cache *c, host_wish *w)
     host_inside in;
     host_block *b = berth__host_reclaim(c, w->bin, &in);
     if (b)
-        grant(in, b, w);
+        host_grant(in, b, w);
     berth__host_leave(c, in);
     return b;
 }
@@ -77,7 +77,7 @@ static host_block *try_parked(host_cache *c, host_wish *w)
     if (in.tcache && !in.tcache->bins[w->bin].newest && !berth__host_is(c, HOST_PARKS_NOTHING))
         b = berth__host_take_parked(c, &in, w->bin);
     if (b)
-        grant(in, b, w);
+        host_grant(in, b, w);
     berth__host_leave(c, in);
     return b;
 }
@@ -110,7 +110,7 @@ static berth_status find_block(host_cache *c, host_wish *w, host_block **out)
     if (!BERTH_ASSERT(grown, "[I7] BERTH_OK comes with a block"))
         return BERTH_INTERNAL;
     host_inside in = berth__host_enter(c);
-    grant(in, grown, w);
+    host_grant(in, grown, w);
     berth__host_leave(c, in);
     return BERTH_OK;
 }

@@ -68,7 +68,7 @@ static uint64_t draw_ids(berth__pool *pool)
 
 /* New ids for the thread when it has none left, and the time for ages: they need not be finer than that. The
  * clock may be the user's, so the thread is not inside. Returns whether it came to that. */
-static bool renew(berth__pool *pool, berth__tcache *tcache)
+static bool tcache_renew(berth__pool *pool, berth__tcache *tcache)
 {
     if (tcache->next_id % BERTH__TCACHE_IDS != 0)
         return false;
@@ -78,7 +78,7 @@ static bool renew(berth__pool *pool, berth__tcache *tcache)
 }
 
 /* The thread's slot and thread cache; false if there are none. */
-static bool own(berth__pool *pool, struct inside *in)
+static bool tcache_own(berth__pool *pool, struct inside *in)
 {
     const berth__memo *memo = &berth__thread_memos.device_pool;
     if (memo->key != pool->number)
@@ -89,7 +89,7 @@ static bool own(berth__pool *pool, struct inside *in)
 }
 
 /* Goes inside; false: the slots are stopped, or the pool is closing. */
-static bool enter(berth__pool *pool, struct inside in)
+static bool tcache_enter(berth__pool *pool, struct inside in)
 {
     if (!berth__slot_enter(&pool->quota.slots, in.slot))
         return false;
@@ -115,8 +115,8 @@ static inline void hand_out(berth__span *span, size_t size_bytes, const char *la
 
 /* A block that was taken out of the thread's cache becomes its user's, and is counted; its bytes are to be taken from
  * the quota next. Inside. */
-static inline __attribute__((always_inline)) void grant(struct inside in, berth__span *span,
-                                                        size_t size_bytes, size_t rounded, const char *label)
+static inline __attribute__((always_inline)) void
+pool_grant(struct inside in, berth__span *span, size_t size_bytes, size_t rounded, const char *label)
 {
     BERTH_DCHECK(in.slot->beside == in.tcache && BERTH__SLOT_LOAD(in.slot->busy) != 0,
                  "[S1] a thread cache is touched inside its slot");
@@ -360,9 +360,9 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
                         .alignment = alignment,
                         .request = request};
     struct inside in = {0};
-    bool has_own = !request->stream && own(pool, &in);
-    bool renewed = has_own && renew(pool, in.tcache);
-    if (!has_own || !enter(pool, in)) {
+    bool has_own = !request->stream && tcache_own(pool, &in);
+    bool renewed = has_own && tcache_renew(pool, in.tcache);
+    if (!has_own || !tcache_enter(pool, in)) {
         a.now_ns = pool->clock_ns(pool->clock_context);
         a.id = draw_ids(pool);
         return allocate_elsewhere(pool, &a, out);
@@ -370,7 +370,7 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
     bool counted = true;
     berth__span *span = berth__tcache_take(in.tcache, a.rounded, alignment);
     if (span) {
-        grant(in, span, size_bytes, a.rounded, berth__label_text(request));
+        pool_grant(in, span, size_bytes, a.rounded, berth__label_text(request));
         counted = berth__quota_take_at(in.slot, a.rounded);
     } else {
         a.now_ns = in.tcache->now_ns;
@@ -390,7 +390,7 @@ static __attribute__((noinline)) berth_status allocate_general(berth__pool *pool
     return finish_allocation(pool, span, request, out);
 }
 
-static __attribute__((noinline)) berth_status count(berth__pool *pool, size_t size_bytes)
+static __attribute__((noinline)) berth_status pool_count(berth__pool *pool, size_t size_bytes)
 {
     (void)berth__quota_take_slow(&pool->quota, size_bytes);
     return BERTH_OK;
@@ -417,10 +417,10 @@ BERTH_HOT berth_status berth__pool_allocate(void *self, size_t size_bytes, size_
     BERTH_DCHECK(block.span->size_bytes == rounded && block.span->use_count == 0,
                  "[P3] a thread cache has blocks of the exact size that no stream uses");
     in.tcache->last = block.span;
-    grant(in, block.span, size_bytes, rounded, berth__label_text(request));
+    pool_grant(in, block.span, size_bytes, rounded, berth__label_text(request));
     bool counted = berth__quota_take_unfenced(in.slot, rounded);
     berth__slot_leave(in.slot);
-    return BERTH_LIKELY(counted) ? BERTH_OK : count(pool, rounded);
+    return BERTH_LIKELY(counted) ? BERTH_OK : pool_count(pool, rounded);
 }
 
 /* ---- Freeing ------------------------------------------------------------------------------------- */
@@ -552,7 +552,7 @@ static bool empty_tcache_for(berth__pool *pool, berth__tcache *tcache, size_t fr
 /* False: there is no thread cache, or the block is too large for it. */
 static bool make_tcache_room(berth__pool *pool, struct inside *in, size_t freed)
 {
-    if (!own(pool, in) || !enter(pool, *in))
+    if (!tcache_own(pool, in) || !tcache_enter(pool, *in))
         return false;
     bool has_room = berth__tcache_has_room(in->tcache, freed);
     berth__slot_leave(in->slot);
@@ -578,7 +578,7 @@ static berth_status put_away(berth__pool *pool, berth__span *span, size_t size_b
     berth__tcached block = {span->address, span};
     size_t freed = span->size_bytes;
     void *p = (void *)block.address;
-    if (!make_tcache_room(pool, &in, freed) || !enter(pool, in))
+    if (!make_tcache_room(pool, &in, freed) || !tcache_enter(pool, in))
         return deallocate_slow(pool, p, size_bytes, NULL);
     berth__pool_hide(pool, p, freed);
     bool put = put_own(in, block, freed);

@@ -267,7 +267,7 @@ static bool is_ready(const berth__planned *p, const berth__block *b, const berth
 }
 
 /* One that needs nothing more has its plan when it comes back. */
-static berth__block *claim(berth__planned *p, const need *n)
+static berth__block *block_claim(berth__planned *p, const need *n)
 {
     berth__planned_lock(p);
     berth__block *b = best_empty(p, n);
@@ -515,7 +515,7 @@ berth_status berth__block_take(berth__planned *p, berth__plan_content *plan, ber
         return berth__fail(BERTH_OVERFLOW, "a block of %llu bytes is more than this machine can address",
                            (unsigned long long)plan->total_bytes);
     const need n = {plan, bytes, alignment};
-    berth__block *b = claim(p, &n);
+    berth__block *b = block_claim(p, &n);
     berth_status status = BERTH_OK;
     if (!b)
         b = add_block(p);
@@ -575,7 +575,7 @@ static berth__block *take_surplus(berth__planned *p)
 }
 
 /* Gives `b` back. One that a stream still uses stays until the next time: nobody waits here. */
-static bool shed(berth__planned *p, berth__block *b)
+static bool block_shed(berth__planned *p, berth__block *b)
 {
     bool passed = berth__marks_passed(b);
     berth__planned_lock(p);
@@ -625,7 +625,7 @@ void berth__block_put_away(berth__planned *p, berth__block *b)
         paid = !owed;
     }
     /* Blocks that stragglers made necessary go when those have gone. */
-    while (surplus && shed(p, surplus)) {
+    while (surplus && block_shed(p, surplus)) {
         berth__planned_lock(p);
         surplus = take_surplus(p);
         berth__planned_unlock(p);

@@ -73,7 +73,7 @@ void berth__ledger_clear(berth__ledger *l)
 }
 
 /* Down from a set bit of `level` to the lowest (or highest) rank below it. */
-static uint32_t descend(const berth__ledger *l, uint32_t level, uint32_t at, bool highest)
+static uint32_t ledger_descend(const berth__ledger *l, uint32_t level, uint32_t at, bool highest)
 {
     while (level-- > 0) {
         uint64_t word = l->bits[level][at];
@@ -93,7 +93,7 @@ uint32_t berth__ledger_next(const berth__ledger *l, uint32_t rank)
             return BERTH__LEDGER_NONE;
         uint64_t word = l->bits[level][at / 64] & (UINT64_MAX << (at & 63));
         if (word)
-            return descend(l, level, at / 64 * 64 + (uint32_t)__builtin_ctzll(word), false);
+            return ledger_descend(l, level, at / 64 * 64 + (uint32_t)__builtin_ctzll(word), false);
         at = at / 64 + 1; /* the words after this one */
     }
     return BERTH__LEDGER_NONE;
@@ -106,7 +106,7 @@ uint32_t berth__ledger_previous(const berth__ledger *l, uint32_t rank)
     for (uint32_t level = 0; level < l->levels; level++) {
         uint64_t word = l->bits[level][at / 64] & (UINT64_MAX >> (63 - (at & 63)));
         if (word)
-            return descend(l, level, at / 64 * 64 + 63 - (uint32_t)__builtin_clzll(word), true);
+            return ledger_descend(l, level, at / 64 * 64 + 63 - (uint32_t)__builtin_clzll(word), true);
         if (at < 64)
             return BERTH__LEDGER_NONE;
         at = at / 64 - 1; /* the words before this one */

@@ -68,8 +68,8 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Where the plan's places are in these pieces. */
-static berth_status relocate(berth__plan_content *plan, const berth__plan_split *split,
-                             const berth__piece *pieces, berth__plan_content **out)
+static berth_status pieces_relocate(berth__plan_content *plan, const berth__plan_split *split,
+                                    const berth__piece *pieces, berth__plan_content **out)
 {
     uint64_t *distances = berth__heap_zalloc(split->piece_count, sizeof *distances);
     uintptr_t lowest = UINTPTR_MAX;
@@ -124,7 +124,7 @@ static berth_status take_divided(berth__planned *p, berth__block *b, berth__plan
     status = pieces ? take_pieces(p, &split, alignment, flags, pieces)
                     : berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a planned block's record");
     if (!status) {
-        status = relocate(plan, &split, pieces, &laid_out);
+        status = pieces_relocate(plan, &split, pieces, &laid_out);
         for (size_t i = 0; i < split.piece_count && status; i++)
             give_piece(p, &pieces[i]);
     }

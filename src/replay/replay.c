@@ -159,8 +159,8 @@ static const char *label_of(const berth__replay *r, uint32_t id)
 }
 
 /* Strict: the words. `id` is the allocation that was due. */
-static berth_status refuse(berth__replay *r, berth_deviation_reason reason, uint32_t id, uint64_t expected,
-                           uint64_t got)
+static berth_status replay_refuse(berth__replay *r, berth_deviation_reason reason, uint32_t id,
+                                  uint64_t expected, uint64_t got)
 {
     BERTH_DCHECK(r->strict, "[R10] an elastic run refuses nothing");
     r->report.refused++;
@@ -172,15 +172,15 @@ static berth_status refuse(berth__replay *r, berth_deviation_reason reason, uint
                        berth_deviation_words(reason), (unsigned long long)expected, (unsigned long long)got);
 }
 
-static berth_status deviate(berth__replay *r, const berth__wanted *w, berth_deviation_reason reason,
-                            uint32_t id, uint64_t expected, uint64_t got, void **out)
+static berth_status replay_deviate(berth__replay *r, const berth__wanted *w, berth_deviation_reason reason,
+                                   uint32_t id, uint64_t expected, uint64_t got, void **out)
 {
     const char *label = label_of(r, id);
     if (reason == BERTH_DEVIATION_LABEL || !label)
         label = w->label;
     berth__report_note(&r->report, reason, id, expected, got, label);
     if (r->strict)
-        return refuse(r, reason, id, expected, got);
+        return replay_refuse(r, reason, id, expected, got);
     berth_status status = serve_by_inner(r, w, out);
     if (!status)
         r->report.by_fallback++;
@@ -194,30 +194,30 @@ static berth_status deviate_unmatched(berth__replay *r, const berth__wanted *w, 
     BERTH_DCHECK(r->tracked && r->expected <= count, "[R7] no allocation past the end is due");
     uint32_t id = r->slip < count - r->expected && !r->strict ? r->expected + r->slip : r->expected;
     if (id >= count || r->expected >= count)
-        return deviate(r, w, BERTH_DEVIATION_PAST_END, count, count, w->size_bytes, out);
+        return replay_deviate(r, w, BERTH_DEVIATION_PAST_END, count, count, w->size_bytes, out);
     const berth__plan_entry *e = &r->plan->entries[id];
     uint32_t slip = r->strict ? 0 : r->slip + 1;
     berth_status status;
     if (w->size_bytes != e->size_bytes)
-        status = deviate(r, w, BERTH_DEVIATION_SIZE, id, e->size_bytes, w->size_bytes, out);
+        status = replay_deviate(r, w, BERTH_DEVIATION_SIZE, id, e->size_bytes, w->size_bytes, out);
     else if (!berth__match_alignment(r, e, w->alignment))
-        status = deviate(r, w, BERTH_DEVIATION_ALIGNMENT, id, e->alignment, w->alignment, out);
+        status = replay_deviate(r, w, BERTH_DEVIATION_ALIGNMENT, id, e->alignment, w->alignment, out);
     else
-        status = deviate(r, w, BERTH_DEVIATION_LABEL, id, e->size_bytes, w->size_bytes, out);
+        status = replay_deviate(r, w, BERTH_DEVIATION_LABEL, id, e->size_bytes, w->size_bytes, out);
     if (!status)
         r->slip = slip;
     return status;
 }
 
 /* The place of `id` is free again; a stream may still work on it, though. */
-static void hide(berth__replay *r, uint32_t id)
+static void replay_hide(berth__replay *r, uint32_t id)
 {
     const berth__plan_entry *e = &r->plan->entries[id];
     if (berth__replay_is_watched(r) && !r->head.stream && r->own_uses == 0)
         berth__annotate_noaccess(r->head.base + e->offset, e->size_bytes);
 }
 
-static berth_status zero(berth__replay *r, const berth__wanted *w, void *p)
+static berth_status replay_zero(berth__replay *r, const berth__wanted *w, void *p)
 {
     if (berth__replay_is_watched(r))
         berth__annotate_undefined(p, w->size_bytes);
@@ -237,7 +237,7 @@ static berth_status take_place(berth__replay *r, const berth__wanted *w, uint32_
                  "[R4] nothing live holds a part of the place");
     BERTH_DCHECK(berth__block_holds(r->block, p) && berth__block_holds(r->block, p + w->size_bytes - 1),
                  "[R2] the place lies in the block");
-    berth_status status = zero(r, w, p);
+    berth_status status = replay_zero(r, w, p);
     if (status)
         return status;
     berth__replay_add(r, id, w->size_bytes);
@@ -266,7 +266,7 @@ static berth_status allocate_tracked(berth__replay *r, const berth__wanted *w, v
     uint32_t held_by = holder(r, e);
     if (held_by == UINT32_MAX)
         return take_place(r, w, id, out);
-    berth_status status = deviate(r, w, BERTH_DEVIATION_HELD, id, e->size_bytes, held_by, out);
+    berth_status status = replay_deviate(r, w, BERTH_DEVIATION_HELD, id, e->size_bytes, held_by, out);
     if (!status && id == r->expected)
         berth__replay_advance(r, false);
     return status;
@@ -302,7 +302,7 @@ static bool allocate_in_step(berth__replay *r, const berth__wanted *w, void **ou
         BERTH_DCHECK(step->size_bytes == r->plan->entries[id].size_bytes &&
                          step->offset == r->plan->entries[id].offset,
                      "[R2] a step says what its allocation does");
-        *status = zero(r, w, r->head.base + step->offset);
+        *status = replay_zero(r, w, r->head.base + step->offset);
         *out = !*status ? r->head.base + step->offset : NULL;
         if (!*status)
             berth__replay_note_short(r, id, w->size_bytes);
@@ -432,7 +432,7 @@ static berth_status free_tracked(berth__replay *r, uint64_t offset)
     uint32_t id = r->block->ledger.ids[rank];
     bool early = is_early(r, id);
     BERTH_DCHECK(r->plan->entries[id].offset == offset, "[R3] a rank stands for one offset");
-    hide(r, id);
+    replay_hide(r, id);
     berth__replay_remove(r, rank);
     return early ? note_early(r, id) : BERTH_OK;
 }
@@ -452,7 +452,7 @@ static berth_status free_planned(berth__replay *r, uint64_t offset, berth_stream
     }
     if (step->size_bytes == BERTH_STEP_FREE && step->offset == offset) {
         if (berth__replay_is_watched(r))
-            hide(r, r->plan->step_ids[berth__replay_position(r)]);
+            replay_hide(r, r->plan->step_ids[berth__replay_position(r)]);
         __atomic_store_n(&r->head.next, step + 1, __ATOMIC_RELAXED);
         return BERTH_OK;
     }

@@ -246,7 +246,7 @@ static berth_status follow_now(berth_stream *later, berth_stream *earlier)
 
 /* Makes `later` wait for what `earlier` has been given so far; the host if `later` is NULL. Work of a lost device never
  * runs, so that nothing waits for it. */
-static berth_status follow(berth_stream *later, berth_stream *earlier)
+static berth_status streams_follow(berth_stream *later, berth_stream *earlier)
 {
     BERTH_DCHECK(!berth__planned_is_locked(), "[B2] no driver is called under a lock");
     BERTH_DCHECK(earlier && later != earlier, "[R9] one stream waits for another");
@@ -260,7 +260,7 @@ berth_status berth__streams_switch(berth__replay *r, berth_stream *stream)
     BERTH_DCHECK(stream != r->head.stream, "[R9] the run goes on on another stream");
     berth_status status = note_stream(r->block, stream);
     if (!status && r->head.stream)
-        status = follow(stream, r->head.stream);
+        status = streams_follow(stream, r->head.stream);
     if (!status)
         r->head.stream = stream;
     return status;
@@ -271,7 +271,7 @@ berth_status berth__streams_join(berth__replay *r, berth_stream *stream)
     if (stream == r->head.stream)
         return BERTH_OK;
     if (r->head.stream)
-        return follow(r->head.stream, stream);
+        return streams_follow(r->head.stream, stream);
     if (note_stream(r->block, stream) != BERTH_OK)
         return berth_stream_synchronize(stream);
     r->head.stream = stream; /* the host's work so far comes before what is enqueued from now on */

@@ -58,7 +58,7 @@ static uint64_t payload_bytes(const struct block *b)
     return b->size - sizeof(struct block);
 }
 
-static uint32_t hash(const void *p)
+static uint32_t fixed_hash(const void *p)
 {
     uint64_t x = (uintptr_t)p / granule * 0x9e3779b97f4a7c15u;
     return (uint32_t)(x >> 32);
@@ -66,10 +66,10 @@ static uint32_t hash(const void *p)
 
 BERTH__NO_ASAN static uint32_t check_word(const struct block *b)
 {
-    return hash(b) ^ (uint32_t)b->size ^ (uint32_t)b->state << 16 ^ 0xf15edb10u;
+    return fixed_hash(b) ^ (uint32_t)b->size ^ (uint32_t)b->state << 16 ^ 0xf15edb10u;
 }
 
-static void seal(struct block *b, uint16_t state)
+static void fixed_seal(struct block *b, uint16_t state)
 {
     b->state = state;
     b->check = check_word(b);
@@ -122,7 +122,7 @@ static inline bool fixed_key_before(struct fixed_key a, struct fixed_key b)
 #define TREAP_KEY struct fixed_key
 #define TREAP_KEY_OF(f, n) ((void)(f), fixed_key_of(n))
 #define TREAP_BEFORE(a, b) fixed_key_before(a, b)
-#define TREAP_PRIORITY(n) hash(n)
+#define TREAP_PRIORITY(n) fixed_hash(n)
 #include "base/treap.h"
 
 /* Memory checkers see a free block's bytes as nobody's, but for its header and its links. */
@@ -144,7 +144,7 @@ static void hide_slack(struct block *b)
 
 static void put_free(struct fixed *f, struct block *b)
 {
-    seal(b, state_free);
+    fixed_seal(b, state_free);
     f->free_bytes += payload_bytes(b);
     fixed_tree_insert(f, &f->root, (struct node *)b);
     fixed_hide(b);
@@ -174,7 +174,7 @@ static struct block *largest_free(struct fixed *f)
 /* ---- Splitting and merging ----------------------------------------------------------------------- */
 
 /* Cuts `b`, which is not in the treap, after `size` bytes; what is behind becomes a free block. */
-static void cut(struct fixed *f, struct block *b, uint64_t size)
+static void fixed_cut(struct fixed *f, struct block *b, uint64_t size)
 {
     if (b->size == size)
         return;
@@ -285,10 +285,10 @@ static struct block *allocate_block(struct fixed *f, size_t size_bytes, size_t a
         if (after)
             after->previous_size = b->size;
     }
-    cut(f, b, size);
+    fixed_cut(f, b, size);
     b->id = ++f->next_id;
     b->slack = (uint16_t)(payload_bytes(b) - size_bytes);
-    seal(b, state_live);
+    fixed_seal(b, state_live);
     count_alloc(f, b);
     berth__annotate_undefined(payload_of(b), size_bytes);
     hide_slack(b);
@@ -374,10 +374,10 @@ static bool resize_in_place(struct fixed *f, struct block *b, size_t new_bytes)
         if (behind)
             behind->previous_size = b->size;
     }
-    cut(f, b, size);
+    fixed_cut(f, b, size);
     b->id = ++f->next_id;
     b->slack = (uint16_t)(payload_bytes(b) - new_bytes);
-    seal(b, state_live);
+    fixed_seal(b, state_live);
     count_alloc(f, b);
     hide_slack(b);
     return true;

@@ -92,7 +92,7 @@ static void *map_aligned(const struct mapped *m, size_t size_bytes, size_t align
 }
 
 /* Touches every page; where the kernel cannot do it at once, one write each. The pages are zero already. */
-static void prefault(const struct mapped *m, char *start, size_t size_bytes)
+static void mapped_prefault(const struct mapped *m, char *start, size_t size_bytes)
 {
     if (madvise(start, size_bytes, populate_write) == 0)
         return;
@@ -109,7 +109,7 @@ static berth_status mapped_prepare(const struct mapped *m, char *start, size_t s
     if (m->options.numa_node != BERTH_ANY_NODE)
         numa_tonode_memory(start, size_bytes, m->options.numa_node);
     if (m->options.prefault)
-        prefault(m, start, size_bytes);
+        mapped_prefault(m, start, size_bytes);
     if (m->options.lock_pages && mlock(start, size_bytes) != 0)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY,
                            "%zu bytes cannot be locked in memory: %s; raise RLIMIT_MEMLOCK (ulimit -l)",

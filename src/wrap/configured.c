@@ -127,7 +127,7 @@ static berth_status add_explain(const berth__config *config, berth_allocator *in
 }
 
 /* Puts the decorators that the settings ask for around *a, which is replaced; on failure *a is still owned. */
-static berth_status decorate(const berth__config *config, berth_allocator **a)
+static berth_status configured_decorate(const berth__config *config, berth_allocator **a)
 {
     const struct {
         bool wanted;
@@ -173,7 +173,7 @@ berth_status berth_stack_create(const char *settings, berth_allocator *inner, be
     if (!status && config.stats == BERTH_STATS_FULL && !tracked)
         status = add_tracker(&a);
     if (!status)
-        status = decorate(&config, &a);
+        status = configured_decorate(&config, &a);
     if (status) {
         berth_allocator_release(a);
         return status;
@@ -251,7 +251,7 @@ static berth_status make_environment(void *context, berth_allocator **out)
         status = add_tracker(&a);
     berth_allocator *tracker = config->stats == BERTH_STATS_FULL ? a : NULL;
     if (!status)
-        status = decorate(config, &a);
+        status = configured_decorate(config, &a);
     if (status) {
         berth_allocator_release(a);
         return status;
@@ -315,7 +315,7 @@ static void show_stats(void)
 /* Above everything that programs usually register: who sets the variable means it. */
 enum { PRIORITY = 1000000 };
 
-static void complain(const char *variable, const char *value)
+static void configured_complain(const char *variable, const char *value)
 {
     fprintf(stderr, "berth: error: %s=%s is ignored: %s\n", variable, value, berth_last_error()->message);
 }
@@ -338,7 +338,7 @@ static void apply_settings(const char *settings)
         status = berth_registry_add(&registration);
     }
     if (status)
-        complain("BERTH_CONF", settings);
+        configured_complain("BERTH_CONF", settings);
 }
 
 __attribute__((constructor(200))) static void read_environment(void)

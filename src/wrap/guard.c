@@ -128,11 +128,11 @@ static void guard_unhide(const berth__guarded *block)
 
 /* ---- Life and death of the guard ----------------------------------------------------------------- */
 
-static size_t drain(struct guard *g, size_t keep_bytes);
+static size_t guard_drain(struct guard *g, size_t keep_bytes);
 
 static void guard_finish(struct guard *g)
 {
-    drain(g, 0);
+    guard_drain(g, 0);
     berth__block_map_finish(&g->live);
     berth__block_map_finish(&g->kept);
     berth__meter_finish(&g->meter);
@@ -189,7 +189,7 @@ static void give_back(struct guard *g, berth__guarded *block)
 }
 
 /* Blocks above `keep_bytes` leave the quarantine; returns what they took. */
-static size_t drain(struct guard *g, size_t keep_bytes)
+static size_t guard_drain(struct guard *g, size_t keep_bytes)
 {
     size_t released = 0;
     berth__guarded *block;
@@ -228,7 +228,7 @@ static berth_status allocate_raw(struct guard *g, size_t size, size_t alignment,
     own.stream = NULL;
     berth_status status = berth__allocate(g->base.inner, size, alignment, &own, raw);
     /* What the quarantine held back may be just what is missing. */
-    if (BERTH_UNLIKELY(status) && drain(g, 0) != 0)
+    if (BERTH_UNLIKELY(status) && guard_drain(g, 0) != 0)
         status = berth__allocate(g->base.inner, size, alignment, &own, raw);
     return status || BERTH_LIKELY(!request->stream) ? status : note_stream(g, *raw, size, request->stream);
 }
@@ -332,7 +332,7 @@ static void guard_keep(struct guard *g, berth__guarded *block)
     (void)BERTH_ASSERT(berth__block_map_put(&g->kept, &block->entry), "a prepared map takes every block");
     guard_hide(block);
     guard_push(g, block);
-    drain(g, g->options.quarantine_bytes);
+    guard_drain(g, g->options.quarantine_bytes);
 }
 
 static berth_status guard_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
@@ -471,7 +471,7 @@ static berth_status guard_trim(void *self, size_t keep_bytes, size_t *released)
 {
     struct guard *g = self;
     berth_allocator *inner = g->base.inner;
-    drain(g, 0); /* what goes back to the inner allocator is released only if that gives it on */
+    guard_drain(g, 0); /* what goes back to the inner allocator is released only if that gives it on */
     return inner->ops.trim(inner->self, keep_bytes, released);
 }
 
@@ -518,7 +518,7 @@ static berth_status guard_snapshot(void *self, berth_block_fn visit, void *conte
 static void guard_destroy(void *self)
 {
     struct guard *g = self;
-    drain(g, 0); /* now, though live blocks may hold the guard for long */
+    guard_drain(g, 0); /* now, though live blocks may hold the guard for long */
     drop_holder(g);
 }
 

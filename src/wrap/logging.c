@@ -63,7 +63,7 @@ static size_t put_hex(char *to, size_t capacity, const void *p)
     return p ? (size_t)snprintf(to, capacity, "0x%llx", (unsigned long long)(uintptr_t)p) : 0;
 }
 
-static void emit(struct logging *l, const char *line, size_t length)
+static void logging_emit(struct logging *l, const char *line, size_t length)
 {
     if (l->file < 0) {
         l->write(l->context, line, length);
@@ -90,7 +90,7 @@ static void log_event(struct logging *l, const struct event *event)
     line[length++] = ',';
     length += put_hex(line + length, 24, event->stream);
     length += (size_t)snprintf(line + length, 48, ",%s\n", berth_status_name(event->status) + sizeof "BERTH");
-    emit(l, line, length);
+    logging_emit(l, line, length);
 }
 
 /* ---- Operations ---------------------------------------------------------------------------------- */
@@ -169,7 +169,7 @@ static void logging_start(struct logging *l)
     struct stat info;
     bool has_lines = l->file >= 0 && fstat(l->file, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
     if (!has_lines)
-        emit(l, BERTH_EVENT_LOG_HEADER, sizeof BERTH_EVENT_LOG_HEADER - 1);
+        logging_emit(l, BERTH_EVENT_LOG_HEADER, sizeof BERTH_EVENT_LOG_HEADER - 1);
 }
 
 berth_status berth_event_log_create(berth_allocator *inner, const berth_event_log_options *options,

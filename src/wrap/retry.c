@@ -56,7 +56,7 @@ static berth_status retry_on_failure(berth__on_failure *self, const berth__asked
     return status;
 }
 
-static void wake(struct retry *r)
+static void retry_wake(struct retry *r)
 {
     atomic_fetch_add(&r->frees, 1);
     berth__unpark_all(&r->frees);
@@ -66,7 +66,7 @@ BERTH__COLD static berth_status deallocate_and_wake(struct retry *r, void *p, si
                                                     berth_stream *stream)
 {
     berth_status status = berth__deallocate(r->base.base.inner, p, size_bytes, stream);
-    wake(r);
+    retry_wake(r);
     return status;
 }
 
@@ -86,7 +86,7 @@ static berth_status retry_trim(void *self, size_t keep_bytes, size_t *released)
     berth_allocator *inner = r->base.base.inner;
     berth_status status = inner->ops.trim(inner->self, keep_bytes, released);
     if (atomic_load(&r->waiting) != 0)
-        wake(r);
+        retry_wake(r);
     return status;
 }
 

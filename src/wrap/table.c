@@ -35,7 +35,7 @@ static void count_in_a_row(berth__shard *s)
     atomic_store_explicit(&s->owner, me, memory_order_relaxed);
 }
 
-static inline void lock(berth__table *t, berth__shard *s)
+static inline void shard_lock(berth__table *t, berth__shard *s)
 {
     berth__spin_lock(&s->lock, BERTH__RANK_TABLE);
     uint32_t owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
@@ -45,7 +45,7 @@ static inline void lock(berth__table *t, berth__shard *s)
         count_in_a_row(s);
 }
 
-static inline void unlock(berth__shard *s)
+static inline void shard_unlock(berth__shard *s)
 {
     berth__spin_unlock(&s->lock, BERTH__RANK_TABLE);
 }
@@ -77,19 +77,19 @@ static berth__entry *move_into(berth__shard *s, berth__entry *fresh, uint32_t ro
 }
 
 /* The lock is held, and let go while memory is asked for; another thread may grow the shard meanwhile. */
-static bool grow(berth__table *t, berth__shard *s)
+static bool shard_grow(berth__table *t, berth__shard *s)
 {
     while (berth__shard_is_full(s)) {
         uint32_t room = s->room ? s->room * 2 : first_room; /* 0 once it wraps */
-        unlock(s);
+        shard_unlock(s);
         berth__entry *fresh = new_entries(room);
-        lock(t, s);
+        shard_lock(t, s);
         if (!fresh)
             return !berth__shard_is_full(s);
         berth__entry *unused = room > s->room ? move_into(s, fresh, room) : fresh;
-        unlock(s);
+        shard_unlock(s);
         berth__heap_free(unused);
-        lock(t, s);
+        shard_lock(t, s);
     }
     return true;
 }
@@ -97,9 +97,9 @@ static bool grow(berth__table *t, berth__shard *s)
 bool berth__table_put(berth__table *t, const berth__entry *entry, berth__entry *old)
 {
     berth__shard *s = berth__table_shard(t, entry->address);
-    lock(t, s);
-    if (BERTH_UNLIKELY(berth__shard_is_full(s)) && !grow(t, s)) {
-        unlock(s);
+    shard_lock(t, s);
+    if (BERTH_UNLIKELY(berth__shard_is_full(s)) && !shard_grow(t, s)) {
+        shard_unlock(s);
         return false;
     }
     if (atomic_load_explicit(&s->owner, memory_order_relaxed) == BERTH__SHARD_FRESH)
@@ -115,12 +115,12 @@ bool berth__table_put(berth__table *t, const berth__entry *entry, berth__entry *
     berth__entry *place = berth__shard_add(s, link);
     *place = *entry;
     place->next = 0;
-    unlock(s);
+    shard_unlock(s);
     return true;
 }
 
 /* With the lock held: the link to the entry of `address`, NULL if there is none. */
-static uint32_t *find(berth__shard *s, const void *address)
+static uint32_t *shard_find(berth__shard *s, const void *address)
 {
     uint32_t *link = s->room ? berth__shard_probe(s, address) : NULL;
     return link && *link ? link : NULL;
@@ -129,13 +129,13 @@ static uint32_t *find(berth__shard *s, const void *address)
 bool berth__table_take(berth__table *t, const void *address, berth__entry *out)
 {
     berth__shard *s = berth__table_shard(t, address);
-    lock(t, s);
-    uint32_t *link = find(s, address);
+    shard_lock(t, s);
+    uint32_t *link = shard_find(s, address);
     if (link) {
         *out = s->entries[*link - 1];
         berth__shard_remove(s, link);
     }
-    unlock(s);
+    shard_unlock(s);
     return link != NULL;
 }
 
@@ -144,11 +144,11 @@ bool berth__table_take(berth__table *t, const void *address, berth__entry *out)
 bool berth__table_get(berth__table *t, const void *address, berth__entry *out)
 {
     berth__shard *s = berth__table_shard(t, address);
-    lock(t, s);
-    uint32_t *link = find(s, address);
+    shard_lock(t, s);
+    uint32_t *link = shard_find(s, address);
     if (link)
         *out = s->entries[*link - 1];
-    unlock(s);
+    shard_unlock(s);
     return link != NULL;
 }
 
@@ -156,13 +156,13 @@ bool berth__table_holds(berth__table *t, const void *p)
 {
     bool held = false;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && !held; s++) {
-        lock(t, s);
+        shard_lock(t, s);
         for (uint32_t i = 0; i < s->room && !held; i++) {
             const void *begin = s->entries[i].address;
             uintptr_t inside = berth__distance(p, (uintptr_t)begin); /* huge in front of it */
             held = begin && (inside == 0 || inside < s->entries[i].requested_bytes);
         }
-        unlock(s);
+        shard_unlock(s);
     }
     return held;
 }
@@ -212,27 +212,27 @@ static void copy_entry(berth__entry *to, const berth__entry *from)
 }
 
 /* The number of entries, and whether any has a stack. */
-static size_t survey(berth__table *t, bool *stacks)
+static size_t table_survey(berth__table *t, bool *stacks)
 {
     size_t count = 0;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS; s++) {
-        lock(t, s);
+        shard_lock(t, s);
         for (uint32_t i = 0; i < s->begun; i++) {
             count += s->entries[i].address != NULL;
             *stacks = *stacks || (s->entries[i].address && s->entries[i].stack);
         }
-        unlock(s);
+        shard_unlock(s);
     }
     return count;
 }
 
 /* False: there are more than `room` by now. */
-static bool fill(berth__table *t, berth__entry *copy, size_t room, size_t *count)
+static bool table_fill(berth__table *t, berth__entry *copy, size_t room, size_t *count)
 {
     size_t n = 0;
     bool fits = true;
     for (berth__shard *s = t->shards; s < t->shards + BERTH__TABLE_SHARDS && fits; s++) {
-        lock(t, s);
+        shard_lock(t, s);
         for (uint32_t i = 0; fits && i < s->begun; i++) {
             if (!s->entries[i].address)
                 continue;
@@ -240,7 +240,7 @@ static bool fill(berth__table *t, berth__entry *copy, size_t room, size_t *count
             if (fits)
                 copy_entry(&copy[n++], &s->entries[i]);
         }
-        unlock(s);
+        shard_unlock(s);
     }
     *count = n;
     return fits;
@@ -250,7 +250,7 @@ bool berth__table_copy(berth__table *t, berth__entry **out, size_t *count)
 {
     for (;;) {
         bool stacks = false;
-        size_t room = survey(t, &stacks);
+        size_t room = table_survey(t, &stacks);
         room += room / 8 + 8; /* others may be adding */
         berth__entry *copy = berth__heap_zalloc(room, sizeof *copy);
         if (!copy)
@@ -259,7 +259,7 @@ bool berth__table_copy(berth__table *t, berth__entry **out, size_t *count)
             berth__table_free_copy(copy, room);
             return false;
         }
-        if (fill(t, copy, room, count)) {
+        if (table_fill(t, copy, room, count)) {
             for (size_t i = *count; i < room; i++)
                 berth__heap_free(copy[i].stack);
             qsort(copy, *count, sizeof *copy, by_id);

@@ -92,7 +92,7 @@ static void unlist_tracker(struct tracker *t)
 
 /* ---- Life ---------------------------------------------------------------------------------------- */
 
-static void drop(struct tracker *t)
+static void tracker_drop(struct tracker *t)
 {
     if (atomic_fetch_sub_explicit(&t->remaining, 1, memory_order_acq_rel) != 1)
         return;
@@ -111,7 +111,7 @@ static void tracking_destroy(void *self)
     if (t->tells_leaks && berth__meter_in_use(&t->meter) > 0)
         tell_leaks(t);
     berth__meter_close(&t->meter, &t->remaining);
-    drop(t);
+    tracker_drop(t);
 }
 
 static struct tracker *as_tracker(berth_allocator *a)
@@ -210,8 +210,8 @@ BERTH__COLD static berth_status not_allocated(struct tracker *t, berth_status st
 }
 
 /* The general way of a block that is allocated: into the table, and counted. */
-BERTH__COLD static berth_status track(struct tracker *t, size_t size_bytes, const berth_request *request,
-                                      void **out)
+BERTH__COLD static berth_status tracker_track(struct tracker *t, size_t size_bytes,
+                                              const berth_request *request, void **out)
 {
     berth__slot *slot = berth__slot_of(&t->meter.slots, berth__thread());
     uint64_t run = 0, *word = slot ? &slot->owner_word : &run; /* without a slot every id is a run */
@@ -251,12 +251,12 @@ BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, s
         return not_allocated(t, status);
     berth__slot *slot = berth__slot_fast(&t->meter.slots);
     if (BERTH_UNLIKELY(!slot || t->stack_depth))
-        return track(t, size_bytes, request, out);
+        return tracker_track(t, size_bytes, request, out);
     uint64_t id = next_id(t, &slot->owner_word);
     if (BERTH_UNLIKELY(!berth__table_put_alone(&t->table, slot, *out, size_bytes,
                                                counted_size(t, *out, size_bytes), id,
                                                berth__label_text(request))))
-        return track(t, size_bytes, request, out);
+        return tracker_track(t, size_bytes, request, out);
     use_id(&slot->owner_word);
     return BERTH_OK;
 }
@@ -265,7 +265,7 @@ BERTH_HOT static berth_status tracking_allocate(void *self, size_t size_bytes, s
 BERTH__COLD static berth_status count_free(struct tracker *t, uint64_t size_bytes)
 {
     if (berth__meter_give(&t->meter, size_bytes))
-        drop(t);
+        tracker_drop(t);
     return BERTH_OK;
 }
 
