@@ -18,6 +18,7 @@ berth__stream_queue *berth__streams_at(berth__streams *set, uint32_t place)
 {
     uint32_t piece = streams_piece_of(place);
     berth__stream_queue *queues = atomic_load_explicit(&set->pieces[piece], memory_order_acquire);
+    BERTH_DCHECK(queues, "[P7] a place that was given has its piece");
     return &queues[place - ((16u << piece) - 16u)];
 }
 
@@ -163,7 +164,7 @@ berth__stream_queue *berth__streams_take_suspects(berth__streams *set)
     for (uint32_t place = 0; place < count; place++) {
         berth__stream_queue *q = berth__streams_at(set, place);
         if (!q->suspect || !BERTH_ASSERT(atomic_load_explicit(&q->collecting, memory_order_acquire) == 0,
-                                         "nobody begins to collect while the world is stopped"))
+                                         "[P7] nobody begins to collect while the world is stopped"))
             continue;
         remove_entry(set, q->stream_id);
         atomic_fetch_sub_explicit(&set->live, 1, memory_order_relaxed);
@@ -187,6 +188,7 @@ berth__stream_queue *berth__streams_take_suspects(berth__streams *set)
 void berth__streams_release(berth__stream_queue *taken)
 {
     for (berth__stream_queue *q = taken; q; q = q->next_spare) {
+        BERTH_DCHECK(q->leaving && !q->stream, "[P7] what goes back to the driver is off the books");
         destroy_spares(q->leaving_uses);
         berth__stream_release(q->leaving);
         q->leaving_uses = NULL;
@@ -199,6 +201,7 @@ void berth__streams_reuse(berth__streams *set, berth__stream_queue *taken)
     berth__spin_lock(&set->lock, RANK);
     while (taken) {
         berth__stream_queue *q = taken;
+        BERTH_DCHECK(!q->stream && !q->leaving && !q->incoming && !q->waiting, "[P7] a spare place is empty");
         taken = q->next_spare;
         q->next_spare = set->spare_places;
         set->spare_places = q;
@@ -276,6 +279,7 @@ void berth__use_drop_event(berth__use *use)
 void berth__use_mark(berth__streams *set, berth__use *use)
 {
     berth__stream_queue *q = use->queue;
+    BERTH_DCHECK(q->stream, "[P7] a queue holds its stream while uses name it");
     use->begun = atomic_load_explicit(&q->clock, memory_order_acquire);
     if (use->event && !berth_device_equal(use->event->device, q->stream->device))
         berth__use_drop_event(use);
@@ -290,6 +294,8 @@ void berth__use_add(berth__use *use)
     use->next = NULL;
     berth__spin_lock(&q->lock, RANK);
     use->added = atomic_load_explicit(&q->clock, memory_order_relaxed) + 1;
+    BERTH_DCHECK(*q->incoming_end == NULL && use->begun < use->added,
+                 "[H3] a use is added last, and after it was marked");
     atomic_store_explicit(&q->clock, use->added, memory_order_release);
     atomic_store_explicit(&q->marks, atomic_load_explicit(&q->marks, memory_order_relaxed) + use->marked,
                           memory_order_relaxed);
@@ -352,6 +358,7 @@ berth__use *berth__stream_queue_look(berth__stream_queue *q, bool thorough, uint
 {
     progress known = {.queue = q};
     berth__use *last = NULL;
+    BERTH_DCHECK((q->waiting == NULL) == (q->newest == NULL), "[H3] what waits has a newest one");
     bool newest_passed = q->newest && has_passed(&known, q->newest);
     bool look = thorough || ++q->attempts % 16 == 0;
     *count = 0;
@@ -383,6 +390,7 @@ berth__use *berth__stream_queue_wait(berth__stream_queue *q, uint64_t *count)
 
 bool berth__stream_queue_drain(berth__stream_queue *q, berth__use **last, uint64_t *count)
 {
+    BERTH_DCHECK((q->waiting == NULL) == (q->newest == NULL), "[H3] what waits has a newest one");
     berth_status status = berth_stream_synchronize(q->stream);
     bool at_rest = !status || status == BERTH_DEVICE_LOST;
     *last = at_rest ? q->newest : NULL;
@@ -402,6 +410,7 @@ bool berth__stream_queue_begin(berth__stream_queue *q)
         *q->waiting_end = q->incoming;
         q->waiting_end = q->incoming_end;
         q->newest = (berth__use *)(void *)((char *)q->incoming_end - offsetof(berth__use, next));
+        BERTH_DCHECK(!q->newest->next, "[H3] the newest of what waits is its last");
         q->incoming = NULL;
         q->incoming_end = &q->incoming;
     }
