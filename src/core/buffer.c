@@ -346,16 +346,21 @@ static bool one_device_copies(const span *s, job *work)
     return false;
 }
 
-/* From one device to another through pieces of pinned host memory. */
+/* From one device to another through pieces of host memory, pinned where the source has such. */
 static berth_status copy_staged(const span *s)
 {
     const size_t most = (size_t)1 << 20;
     size_t piece = s->size_bytes < most ? s->size_bytes : most;
     char *to = (char *)s->dst->data + s->to, *from = (char *)s->src->data + s->from;
-    berth_device source = s->src->device;
+    berth_device source = s->src->device, keeper = source;
+    berth_memory_kind kind = BERTH_MEMORY_PINNED;
     void *staging = NULL;
-    berth_status status =
-        berth_device_allocate(source, BERTH_MEMORY_PINNED, piece, BERTH_ALIGNMENT, NULL, &staging);
+    berth_status status = berth_device_allocate(keeper, kind, piece, BERTH_ALIGNMENT, NULL, &staging);
+    if (status == BERTH_UNSUPPORTED) {
+        keeper = berth_device_cpu();
+        kind = BERTH_MEMORY_DEVICE;
+        status = berth_device_allocate(keeper, kind, piece, BERTH_ALIGNMENT, NULL, &staging);
+    }
     if (status)
         return status;
     for (size_t done = 0; done < s->size_bytes && !status; done += piece) {
@@ -365,7 +370,7 @@ static berth_status copy_staged(const span *s)
             status =
                 berth_copy(s->dst->device, to + done, staging, size, BERTH_COPY_HOST_TO_DEVICE, NULL, false);
     }
-    berth_status given = berth_device_release(source, BERTH_MEMORY_PINNED, staging, piece, NULL);
+    berth_status given = berth_device_release(keeper, kind, staging, piece, NULL);
     return !status ? given : status;
 }
 

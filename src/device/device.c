@@ -23,29 +23,14 @@ static berth_status find_kind(int32_t kind, const berth__device_type **type)
     return berth__fail(BERTH_INVALID_ARGUMENT, "there is no device kind %d", (int)kind);
 }
 
-/* A registered device is somebody else's code: it may fail without words, and then another failure's must not stand
- * there; and it may answer BERTH_OK without a result. */
-static uint64_t failures_before(const berth__device_type *type)
-{
-    return BERTH_UNLIKELY(type->live != NULL) ? berth__failures() : 0;
-}
-
-static berth_status answer_of(const berth__device_type *type, berth_status status, uint64_t before,
-                              const char *what)
-{
-    if (BERTH_LIKELY(!status || !type->live))
-        return status;
-    return berth__fail_unless_said(status, before, type->name, what);
-}
-
 /* A device's count is a number, whatever it answers: nothing less than none, and none where it fails. */
 static berth_status ask_count(const berth__device_type *type, int32_t *count)
 {
-    uint64_t before = failures_before(type);
+    uint64_t before = berth__device_before(type);
     berth_status status = type->ops.count(type->self, count);
     if (BERTH_UNLIKELY(status || *count < 0))
         *count = 0;
-    return answer_of(type, status, before, "count its devices");
+    return berth__device_answer(type, status, before, "count its devices");
 }
 
 static berth_status find_device(berth_device device, const berth__device_type **type)
@@ -117,6 +102,14 @@ static berth_status check_not_own(const berth_stream *stream)
                        (unsigned long long)stream->id);
 }
 
+static berth_status stream_wait(berth_stream *stream)
+{
+    const berth__device_type *type = stream->type;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.stream_synchronize(type->self, stream), before,
+                                "wait for a stream");
+}
+
 static berth_status null_argument(const char *what)
 {
     return berth__fail(BERTH_INVALID_ARGUMENT, "%s is NULL", what);
@@ -146,10 +139,10 @@ berth_status berth_device_describe(berth_device device, berth_device_info *info)
     if (status)
         return status;
     berth_device_info all = {.struct_size = sizeof all};
-    uint64_t before = failures_before(type);
+    uint64_t before = berth__device_before(type);
     status = type->ops.describe(type->self, device, &all);
     if (status)
-        return answer_of(type, status, before, "describe itself");
+        return berth__device_answer(type, status, before, "describe itself");
     all.name[sizeof all.name - 1] = all.driver[sizeof all.driver - 1] = '\0';
     all.memory_kinds &= type->ops.memory_kinds; /* what is asked of others is refused */
     if (!berth__is_power_of_two((size_t)all.offset_alignment) ||
@@ -168,7 +161,14 @@ berth_status berth_device_native(berth_device device, void **out)
     *out = NULL;
     const berth__device_type *type;
     berth_status status = find_device(device, &type);
-    return !status ? type->ops.native(type->self, device, out) : status;
+    if (status)
+        return status;
+    void *native = NULL;
+    uint64_t before = berth__device_before(type);
+    status = type->ops.native(type->self, device, &native);
+    if (!status)
+        *out = native;
+    return berth__device_answer(type, status, before, "give a native handle");
 }
 
 /* The arguments are good; the answer may not be. */
@@ -177,10 +177,10 @@ static berth_status allocate_checked(const berth__device_type *type, berth_devic
                                      berth_stream *stream, void **out)
 {
     void *p = NULL;
-    uint64_t before = failures_before(type);
+    uint64_t before = berth__device_before(type);
     berth_status status = type->ops.allocate(type->self, device, kind, size_bytes, alignment, stream, &p);
     if (BERTH_UNLIKELY(status))
-        return answer_of(type, status, before, "allocate memory");
+        return berth__device_answer(type, status, before, "allocate memory");
     if (BERTH_UNLIKELY(!p))
         return no_result(type, "a block");
     if (BERTH_UNLIKELY((uintptr_t)p % alignment != 0)) {
@@ -228,11 +228,11 @@ berth_status berth_device_release(berth_device device, berth_memory_kind kind, v
         return status;
     if (size_bytes == 0)
         return berth__fail(BERTH_INVALID_ARGUMENT, "the size of the block at %p is missing", p);
-    uint64_t before = failures_before(type);
+    uint64_t before = berth__device_before(type);
     status = type->ops.release(type->self, device, kind, p, size_bytes, stream);
     if (BERTH_LIKELY(!status || status == BERTH_DEVICE_LOST)) /* nobody gets that back either */
         berth__device_lives(type, BERTH__DEVICE_BLOCKS, -1);
-    return answer_of(type, status, before, "release memory");
+    return berth__device_answer(type, status, before, "release memory");
 }
 
 berth_status berth_copy(berth_device device, void *dst, const void *src, size_t size_bytes,
@@ -245,17 +245,15 @@ berth_status berth_copy(berth_device device, void *dst, const void *src, size_t 
     if (!status && stream && need_sync)
         status = check_not_own(stream);
     if (!status && size_bytes > 0) {
-        uint64_t before = failures_before(type);
+        uint64_t before = berth__device_before(type);
         status = check_range(dst, size_bytes, "destination");
         if (!status)
             status = check_range(src, size_bytes, "source");
         if (!status)
-            status = answer_of(type, type->ops.copy(type->self, device, dst, src, size_bytes, kind, stream),
-                               before, "copy");
+            status = berth__device_answer(
+                type, type->ops.copy(type->self, device, dst, src, size_bytes, kind, stream), before, "copy");
     }
-    if (!status && stream && need_sync)
-        status = type->ops.stream_synchronize(type->self, stream);
-    return status;
+    return !status && stream && need_sync ? stream_wait(stream) : status;
 }
 
 berth_status berth_zero(berth_device device, void *dst, size_t size_bytes, berth_stream *stream,
@@ -266,15 +264,13 @@ berth_status berth_zero(berth_device device, void *dst, size_t size_bytes, berth
     if (!status && stream && need_sync)
         status = check_not_own(stream);
     if (!status && size_bytes > 0) {
-        uint64_t before = failures_before(type);
+        uint64_t before = berth__device_before(type);
         status = check_range(dst, size_bytes, "destination");
         if (!status)
-            status = answer_of(type, type->ops.zero(type->self, device, dst, size_bytes, stream), before,
-                               "zero memory");
+            status = berth__device_answer(type, type->ops.zero(type->self, device, dst, size_bytes, stream),
+                                          before, "zero memory");
     }
-    if (!status && stream && need_sync)
-        status = type->ops.stream_synchronize(type->self, stream);
-    return status;
+    return !status && stream && need_sync ? stream_wait(stream) : status;
 }
 
 /* ---- Streams ------------------------------------------------------------------------------------- */
@@ -321,9 +317,10 @@ berth_status berth_stream_create(berth_device device, berth_stream **out)
     if (status)
         return status;
     berth_stream *made = NULL;
-    uint64_t before = failures_before(type);
+    uint64_t before = berth__device_before(type);
     status = type->ops.stream_create(type->self, device, &made);
-    return !status ? stream_begin(type, device, made, out) : answer_of(type, status, before, "make a stream");
+    return !status ? stream_begin(type, device, made, out)
+                   : berth__device_answer(type, status, before, "make a stream");
 }
 
 berth_status berth_stream_wrap(berth_device device, void *native, berth_stream **out)
@@ -336,9 +333,10 @@ berth_status berth_stream_wrap(berth_device device, void *native, berth_stream *
     if (status)
         return status;
     berth_stream *made = NULL;
-    uint64_t before = failures_before(type);
+    uint64_t before = berth__device_before(type);
     status = type->ops.stream_wrap(type->self, device, native, &made);
-    return !status ? stream_begin(type, device, made, out) : answer_of(type, status, before, "wrap a stream");
+    return !status ? stream_begin(type, device, made, out)
+                   : berth__device_answer(type, status, before, "wrap a stream");
 }
 
 void *berth_stream_native(berth_stream *stream)
@@ -365,7 +363,12 @@ void berth_stream_destroy(berth_stream *stream)
 
 berth_status berth_stream_query(berth_stream *stream)
 {
-    return stream ? stream->type->ops.stream_query(stream->type->self, stream) : null_argument("stream");
+    if (!stream)
+        return null_argument("stream");
+    const berth__device_type *type = stream->type;
+    uint64_t before = berth__device_before(type);
+    berth_status status = type->ops.stream_query(type->self, stream);
+    return status == BERTH_NOT_READY ? status : berth__device_answer(type, status, before, "ask a stream");
 }
 
 berth_status berth_stream_synchronize(berth_stream *stream)
@@ -373,7 +376,7 @@ berth_status berth_stream_synchronize(berth_stream *stream)
     if (!stream)
         return null_argument("stream");
     berth_status status = check_not_own(stream);
-    return !status ? stream->type->ops.stream_synchronize(stream->type->self, stream) : status;
+    return !status ? stream_wait(stream) : status;
 }
 
 berth_status berth_stream_wait_event(berth_stream *stream, berth_event *event)
@@ -383,14 +386,20 @@ berth_status berth_stream_wait_event(berth_stream *stream, berth_event *event)
     if (stream->type != event->type)
         return berth__fail(BERTH_INVALID_ARGUMENT, "a stream of a %s device cannot wait for an event of a %s",
                            stream->type->name, event->type->name);
-    return stream->type->ops.stream_wait_event(stream->type->self, stream, event);
+    const berth__device_type *type = stream->type;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.stream_wait_event(type->self, stream, event), before,
+                                "make a stream wait");
 }
 
 berth_status berth_stream_call(berth_stream *stream, void (*fn)(void *context), void *context)
 {
     if (!stream || !fn)
         return null_argument(stream ? "fn" : "stream");
-    return stream->type->ops.stream_call(stream->type->self, stream, fn, context);
+    const berth__device_type *type = stream->type;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.stream_call(type->self, stream, fn, context), before,
+                                "enqueue a function");
 }
 
 void berth_stream_run(const berth_stream *stream, void (*fn)(void *context), void *context)
@@ -415,10 +424,10 @@ berth_status berth_event_create(berth_device device, berth_event **out)
     if (status)
         return status;
     berth_event *made = NULL;
-    uint64_t before = failures_before(type);
+    uint64_t before = berth__device_before(type);
     status = type->ops.event_create(type->self, device, &made);
     if (status)
-        return answer_of(type, status, before, "make an event");
+        return berth__device_answer(type, status, before, "make an event");
     if (!made)
         return no_result(type, "an event");
     made->type = type;
@@ -436,18 +445,29 @@ berth_status berth_event_record(berth_event *event, berth_stream *stream)
         return berth__fail(BERTH_INVALID_ARGUMENT,
                            "an event of %s device %d cannot mark a stream of %s device %d", event->type->name,
                            (int)event->device.ordinal, stream->type->name, (int)stream->device.ordinal);
-    return event->type->ops.event_record(event->type->self, event, stream);
+    const berth__device_type *type = event->type;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.event_record(type->self, event, stream), before,
+                                "record an event");
 }
 
 berth_status berth_event_query(berth_event *event)
 {
-    return BERTH_LIKELY(event != NULL) ? event->type->ops.event_query(event->type->self, event)
-                                       : null_argument("event");
+    if (BERTH_UNLIKELY(!event))
+        return null_argument("event");
+    const berth__device_type *type = event->type;
+    uint64_t before = berth__device_before(type);
+    berth_status status = type->ops.event_query(type->self, event);
+    return status == BERTH_NOT_READY ? status : berth__device_answer(type, status, before, "ask an event");
 }
 
 berth_status berth_event_wait(berth_event *event)
 {
-    return event ? event->type->ops.event_wait(event->type->self, event) : null_argument("event");
+    if (!event)
+        return null_argument("event");
+    const berth__device_type *type = event->type;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.event_wait(type->self, event), before, "wait for an event");
 }
 
 void berth_event_destroy(berth_event *event)

@@ -28,6 +28,25 @@ typedef struct berth__device_type {
     struct berth__device_type *next; /* among those that were unregistered */
 } berth__device_type;
 
+/* A registered device is somebody else's code: it may fail without words, and then another failure's must not stand
+ * there. Each call of an operation that can fail is between these two:
+ *     uint64_t before = berth__device_before(type);
+ *     return berth__device_answer(type, type->ops.zero(...), before, "zero memory"); */
+extern BERTH__HIDDEN _Thread_local uint64_t berth__failure_count;
+
+static inline uint64_t berth__device_before(const berth__device_type *type)
+{
+    return BERTH_UNLIKELY(type->live != NULL) ? berth__failure_count : 0;
+}
+
+static inline berth_status berth__device_answer(const berth__device_type *type, berth_status status,
+                                                uint64_t before, const char *what)
+{
+    if (BERTH_LIKELY(!status || !type->live))
+        return status;
+    return berth__fail_unless_said(status, before, type->name, what);
+}
+
 /* The tables of the backends; device.c lists them by kind. */
 extern const berth_device_ops berth__cpu_device_ops;
 extern const berth_device_ops berth__cuda_device_ops;

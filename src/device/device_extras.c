@@ -47,11 +47,14 @@ berth_status berth_copy_between(berth_device to, void *dst, berth_device from, c
     if (berth_device_equal(to, from))
         return berth_copy(to, dst, src, size_bytes, BERTH_COPY_DEVICE_TO_DEVICE, stream, need_sync);
     if (size_bytes > 0) {
+        uint64_t before = berth__device_before(type);
         status = extras_range(dst, size_bytes, "the destination");
         if (!status)
             status = extras_range(src, size_bytes, "the source");
         if (!status)
-            status = type->ops.copy_between(type->self, to, dst, from, src, size_bytes, stream);
+            status = berth__device_answer(
+                type, type->ops.copy_between(type->self, to, dst, from, src, size_bytes, stream), before,
+                "copy to another device");
     }
     return !status && stream && need_sync ? berth_stream_synchronize(stream) : status;
 }
@@ -63,7 +66,11 @@ berth_status berth_device_memory(berth_device device, uint64_t *free_bytes, uint
         return extras_null(free_bytes ? "total_bytes" : "free_bytes");
     *free_bytes = *total_bytes = 0;
     berth_status status = berth__device_find(device, NULL, &type);
-    return !status ? type->ops.memory(type->self, device, free_bytes, total_bytes) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.memory(type->self, device, free_bytes, total_bytes), before,
+                                "say how much of its memory is free");
 }
 
 berth_status berth_device_register_host(berth_device device, void *p, size_t size_bytes)
@@ -74,7 +81,11 @@ berth_status berth_device_register_host(berth_device device, void *p, size_t siz
         status = berth__fail(BERTH_INVALID_ARGUMENT, "0 bytes cannot be registered");
     if (!status)
         status = berth__device_find(device, NULL, &type);
-    return !status ? type->ops.register_host(type->self, device, p, size_bytes) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.register_host(type->self, device, p, size_bytes), before,
+                                "register memory of the host");
 }
 
 berth_status berth_device_unregister_host(berth_device device, void *p)
@@ -83,7 +94,11 @@ berth_status berth_device_unregister_host(berth_device device, void *p)
     if (!p)
         return BERTH_OK;
     berth_status status = berth__device_find(device, NULL, &type);
-    return !status ? type->ops.unregister_host(type->self, device, p) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.unregister_host(type->self, device, p), before,
+                                "unregister memory of the host");
 }
 
 berth_status berth_device_prefetch(berth_device device, void *p, size_t size_bytes, bool to_host,
@@ -94,7 +109,11 @@ berth_status berth_device_prefetch(berth_device device, void *p, size_t size_byt
     if (status || size_bytes == 0)
         return status;
     status = extras_range(p, size_bytes, "the memory to move");
-    return !status ? type->ops.prefetch(type->self, device, p, size_bytes, to_host, stream) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.prefetch(type->self, device, p, size_bytes, to_host, stream),
+                                before, "move managed memory");
 }
 
 berth_status berth_device_advise(berth_device device, void *p, size_t size_bytes, berth_advice advice)
@@ -106,7 +125,11 @@ berth_status berth_device_advise(berth_device device, void *p, size_t size_bytes
     if (status || size_bytes == 0)
         return status;
     status = extras_range(p, size_bytes, "the memory");
-    return !status ? type->ops.advise(type->self, device, p, size_bytes, advice) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.advise(type->self, device, p, size_bytes, advice), before,
+                                "take advice");
 }
 
 berth_status berth_device_share(berth_device device, void *p, berth_shared_handle *out)
@@ -116,7 +139,10 @@ berth_status berth_device_share(berth_device device, void *p, berth_shared_handl
         return extras_null(p ? "out" : "the memory to share");
     *out = (berth_shared_handle){{0}};
     berth_status status = berth__device_find(device, NULL, &type);
-    return !status ? type->ops.share(type->self, device, p, out) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.share(type->self, device, p, out), before, "share memory");
 }
 
 berth_status berth_device_open_shared(berth_device device, const berth_shared_handle *handle, void **out)
@@ -128,7 +154,18 @@ berth_status berth_device_open_shared(berth_device device, const berth_shared_ha
     if (!handle)
         return extras_null("handle");
     berth_status status = berth__device_find(device, NULL, &type);
-    return !status ? type->ops.open_shared(type->self, device, handle, out) : status;
+    if (status)
+        return status;
+    void *opened = NULL;
+    uint64_t before = berth__device_before(type);
+    status = type->ops.open_shared(type->self, device, handle, &opened);
+    if (status)
+        return berth__device_answer(type, status, before, "open shared memory");
+    if (!opened)
+        return berth__fail(BERTH_DEVICE_ERROR,
+                           "the %s device says that it opened shared memory, but gave none", type->name);
+    *out = opened;
+    return BERTH_OK;
 }
 
 berth_status berth_device_close_shared(berth_device device, void *p)
@@ -137,7 +174,11 @@ berth_status berth_device_close_shared(berth_device device, void *p)
     if (!p)
         return BERTH_OK;
     berth_status status = berth__device_find(device, NULL, &type);
-    return !status ? type->ops.close_shared(type->self, device, p) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.close_shared(type->self, device, p), before,
+                                "close shared memory");
 }
 
 size_t berth__device_most_bytes(berth_device device, berth_memory_kind kind)
@@ -169,9 +210,10 @@ berth_status berth_device_locate(berth_device device, const void *p, berth_devic
     if (status)
         return status;
     berth_device_place place = {.struct_size = sizeof place};
+    uint64_t before = berth__device_before(type);
     status = type->ops.locate(type->self, device, p, &place);
     if (status)
-        return status;
+        return berth__device_answer(type, status, before, "say where an address lies");
     size_t known = out->struct_size < sizeof place ? out->struct_size : sizeof place;
     place.struct_size = out->struct_size;
     memcpy(out, &place, known);

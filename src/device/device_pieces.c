@@ -6,13 +6,20 @@
 
 #include "device/device.h"
 
+static berth_status ask_granularity(const berth__device_type *type, berth_device device, size_t *out)
+{
+    uint64_t before = berth__device_before(type);
+    berth_status status = type->ops.granularity(type->self, device, out);
+    return berth__device_answer(type, status, before, "say in what steps it maps memory");
+}
+
 static berth_status check_pieces(berth_device device, const void *p, size_t size_bytes,
                                  const berth__device_type **type)
 {
     size_t granularity = 0;
     berth_status status = berth__device_find(device, NULL, type);
     if (!status)
-        status = (*type)->ops.granularity((*type)->self, device, &granularity);
+        status = ask_granularity(*type, device, &granularity);
     if (status)
         return status;
     if (granularity == 0)
@@ -27,7 +34,7 @@ berth_status berth__device_granularity(berth_device device, size_t *out)
 {
     const berth__device_type *type;
     berth_status status = berth__device_find(device, NULL, &type);
-    return !status ? type->ops.granularity(type->self, device, out) : status;
+    return !status ? ask_granularity(type, device, out) : status;
 }
 
 berth_status berth__device_reserve(berth_device device, size_t size_bytes, void **out)
@@ -37,12 +44,16 @@ berth_status berth__device_reserve(berth_device device, size_t size_bytes, void 
     berth_status status = check_pieces(device, NULL, size_bytes, &type);
     if (status)
         return status;
+    uint64_t before = berth__device_before(type);
     status = type->ops.reserve(type->self, device, size_bytes, out);
-    if (!status && !*out)
-        status = berth__fail(BERTH_DEVICE_ERROR, "the %s device reserved nothing", type->name);
-    if (!status)
-        berth__device_lives(type, BERTH__DEVICE_BLOCKS, 1);
-    return status;
+    if (status) {
+        *out = NULL;
+        return berth__device_answer(type, status, before, "reserve address space");
+    }
+    if (!*out)
+        return berth__fail(BERTH_DEVICE_ERROR, "the %s device reserved nothing", type->name);
+    berth__device_lives(type, BERTH__DEVICE_BLOCKS, 1);
+    return BERTH_OK;
 }
 
 berth_status berth__device_unreserve(berth_device device, void *base, size_t size_bytes)
@@ -51,24 +62,32 @@ berth_status berth__device_unreserve(berth_device device, void *base, size_t siz
     berth_status status = check_pieces(device, base, size_bytes, &type);
     if (status)
         return status;
+    uint64_t before = berth__device_before(type);
     status = type->ops.unreserve(type->self, device, base, size_bytes);
     if (!status || status == BERTH_DEVICE_LOST)
         berth__device_lives(type, BERTH__DEVICE_BLOCKS, -1);
-    return status;
+    return berth__device_answer(type, status, before, "give back address space");
 }
 
 berth_status berth__device_map(berth_device device, void *p, size_t size_bytes)
 {
     const berth__device_type *type;
     berth_status status = check_pieces(device, p, size_bytes, &type);
-    return !status ? type->ops.map(type->self, device, p, size_bytes) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.map(type->self, device, p, size_bytes), before, "map memory");
 }
 
 berth_status berth__device_unmap(berth_device device, void *p, size_t size_bytes)
 {
     const berth__device_type *type;
     berth_status status = check_pieces(device, p, size_bytes, &type);
-    return !status ? type->ops.unmap(type->self, device, p, size_bytes) : status;
+    if (status)
+        return status;
+    uint64_t before = berth__device_before(type);
+    return berth__device_answer(type, type->ops.unmap(type->self, device, p, size_bytes), before,
+                                "unmap memory");
 }
 
 /* ---- Addresses that stand for memory ------------------------------------------------------------- */

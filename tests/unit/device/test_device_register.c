@@ -201,6 +201,172 @@ static void test_babble_is_cut_off(void **state)
     assert_int_equal(berth_device_unregister((berth_device_kind)device.kind), BERTH_OK);
 }
 
+/* Operations that fail and say nothing. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define MUTE(name, ...)                                        \
+    static berth_status mute_##name(void *self, ##__VA_ARGS__) \
+    {                                                          \
+        return BERTH_TIMED_OUT;                                \
+    }
+MUTE(of_device, berth_device device, void **out)
+MUTE(size, berth_device device, size_t *out)
+MUTE(zero, berth_device device, void *p, size_t size_bytes, berth_stream *stream)
+MUTE(of_stream, berth_stream *stream)
+MUTE(wait_event, berth_stream *stream, berth_event *event)
+MUTE(call, berth_stream *stream, void (*fn)(void *context), void *context)
+MUTE(record, berth_event *event, berth_stream *stream)
+MUTE(of_event, berth_event *event)
+MUTE(reserve, berth_device device, size_t size_bytes, void **out)
+MUTE(piece, berth_device device, void *p, size_t size_bytes)
+MUTE(between, berth_device to, void *dst, berth_device from, const void *src, size_t size,
+     berth_stream *stream)
+MUTE(memory, berth_device device, uint64_t *free_bytes, uint64_t *total_bytes)
+MUTE(of_block, berth_device device, void *p)
+MUTE(prefetch, berth_device device, void *p, size_t size_bytes, bool to_host, berth_stream *stream)
+MUTE(advise, berth_device device, void *p, size_t size_bytes, berth_advice advice)
+MUTE(share, berth_device device, void *p, berth_shared_handle *out)
+MUTE(open, berth_device device, const berth_shared_handle *handle, void **out)
+MUTE(locate, berth_device device, const void *p, berth_device_place *out)
+#pragma GCC diagnostic pop
+
+static berth_status two_devices(void *self, int32_t *count)
+{
+    (void)self;
+    *count = 2;
+    return BERTH_OK;
+}
+
+static berth_status steps_of_64_kib(void *self, berth_device device, size_t *out)
+{
+    (void)self, (void)device;
+    *out = 65536;
+    return BERTH_OK;
+}
+
+static berth_device_ops mute_table(void)
+{
+    berth_device_ops ops = own_table("mute");
+    ops.count = two_devices;
+    ops.native = mute_of_device;
+    ops.zero = mute_zero;
+    ops.stream_query = ops.stream_synchronize = mute_of_stream;
+    ops.stream_wait_event = mute_wait_event;
+    ops.stream_call = mute_call;
+    ops.event_record = mute_record;
+    ops.event_query = ops.event_wait = mute_of_event;
+    ops.granularity = steps_of_64_kib;
+    ops.reserve = mute_reserve;
+    ops.unreserve = ops.map = ops.unmap = ops.register_host = mute_piece;
+    ops.copy_between = mute_between;
+    ops.memory = mute_memory;
+    ops.unregister_host = ops.close_shared = mute_of_block;
+    ops.prefetch = mute_prefetch;
+    ops.advise = mute_advise;
+    ops.share = mute_share;
+    ops.open_shared = mute_open;
+    ops.locate = mute_locate;
+    return ops;
+}
+
+/* What a device does not say is said for it: never do the words of an older failure stand there, though of the same
+ * status. */
+#define EXPECT_NEW_WORDS(call)                                         \
+    do {                                                               \
+        (void)berth_fail(BERTH_TIMED_OUT, "an old story");             \
+        assert_int_equal(call, BERTH_TIMED_OUT);                       \
+        assert_false(said("old story"));                               \
+        assert_true(said("mute failed to "));                          \
+        assert_int_equal(berth_last_error()->status, BERTH_TIMED_OUT); \
+    } while (0)
+
+static void test_words_are_never_old(void **state)
+{
+    (void)state;
+    own_device own = {0};
+    berth_device_ops table = mute_table();
+    berth_device_kind kind;
+    assert_int_equal(berth_device_register(&table, &own, &kind), BERTH_OK);
+    const berth_device device = {(int32_t)kind, 0}, other = {(int32_t)kind, 1};
+    berth_stream *stream = NULL;
+    berth_event *event = NULL;
+    berth_shared_handle handle = {{0}};
+    berth_device_place place = BERTH_DEVICE_PLACE_INIT;
+    void *p = NULL, *piece = (void *)(uintptr_t)65536; /* nobody looks there */
+    char bytes[64];
+    size_t step = 0;
+    uint64_t free_bytes = 0, total_bytes = 0;
+    assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
+    assert_int_equal(berth_event_create(device, &event), BERTH_OK);
+    EXPECT_NEW_WORDS(berth_device_native(device, &p));
+    EXPECT_NEW_WORDS(berth_zero(device, bytes, sizeof bytes, NULL, false));
+    EXPECT_NEW_WORDS(berth_copy(device, bytes, bytes + 32, 32, BERTH_COPY_INFER, stream, true));
+    EXPECT_NEW_WORDS(berth_stream_query(stream));
+    EXPECT_NEW_WORDS(berth_stream_synchronize(stream));
+    EXPECT_NEW_WORDS(berth_stream_wait_event(stream, event));
+    EXPECT_NEW_WORDS(berth_stream_call(stream, gate_stop, NULL));
+    EXPECT_NEW_WORDS(berth_event_record(event, stream));
+    EXPECT_NEW_WORDS(berth_event_query(event));
+    EXPECT_NEW_WORDS(berth_event_wait(event));
+    EXPECT_NEW_WORDS(berth__device_reserve(device, 65536, &p));
+    EXPECT_NEW_WORDS(berth__device_unreserve(device, piece, 65536));
+    EXPECT_NEW_WORDS(berth__device_map(device, piece, 65536));
+    EXPECT_NEW_WORDS(berth__device_unmap(device, piece, 65536));
+    EXPECT_NEW_WORDS(berth_copy_between(device, bytes, other, bytes, 1, NULL, false));
+    EXPECT_NEW_WORDS(berth_device_memory(device, &free_bytes, &total_bytes));
+    EXPECT_NEW_WORDS(berth_device_register_host(device, bytes, sizeof bytes));
+    EXPECT_NEW_WORDS(berth_device_unregister_host(device, bytes));
+    EXPECT_NEW_WORDS(berth_device_prefetch(device, bytes, sizeof bytes, true, NULL));
+    EXPECT_NEW_WORDS(berth_device_advise(device, bytes, sizeof bytes, BERTH_ADVICE_KEEP_HERE));
+    EXPECT_NEW_WORDS(berth_device_share(device, bytes, &handle));
+    EXPECT_NEW_WORDS(berth_device_open_shared(device, &handle, &p));
+    EXPECT_NEW_WORDS(berth_device_close_shared(device, bytes));
+    EXPECT_NEW_WORDS(berth_device_locate(device, bytes, &place));
+    berth_stream_destroy(stream);
+    berth_event_destroy(event);
+    assert_int_equal(berth_device_unregister(kind), BERTH_OK);
+    table.granularity = mute_size;
+    assert_int_equal(berth_device_register(&table, &own, &kind), BERTH_OK);
+    EXPECT_NEW_WORDS(berth__device_granularity((berth_device){(int32_t)kind, 0}, &step));
+    EXPECT_NEW_WORDS(berth__device_reserve((berth_device){(int32_t)kind, 0}, 65536, &p));
+    assert_int_equal(berth_device_unregister(kind), BERTH_OK);
+}
+
+/* Two devices that have nothing but memory of their own, and no way between them. */
+static void test_copies_between_kinds(void **state)
+{
+    (void)state;
+    enum { SIZE = (1 << 20) + 7 };
+    own_device own = {0};
+    berth_device_kind kinds[2];
+    berth_buffer *host, *back, *on[2];
+    berth_allocator *sources[2];
+    for (int i = 0; i < 2; i++) {
+        berth_device_ops table = own_table(i ? "bare-b" : "bare-a");
+        table.memory_kinds = 1u << BERTH_MEMORY_DEVICE;
+        table.copy_between = NULL;
+        assert_int_equal(berth_device_register(&table, &own, &kinds[i]), BERTH_OK);
+        const berth_device device = {(int32_t)kinds[i], 0};
+        assert_int_equal(berth_device_allocator_create(device, BERTH_MEMORY_DEVICE, &sources[i]), BERTH_OK);
+        assert_int_equal(berth_buffer_create(sources[i], SIZE, 64, false, &on[i]), BERTH_OK);
+    }
+    assert_int_equal(berth_buffer_create(berth_cpu_allocator(), SIZE, 64, false, &host), BERTH_OK);
+    assert_int_equal(berth_buffer_create(berth_cpu_allocator(), SIZE, 64, false, &back), BERTH_OK);
+    for (size_t i = 0; i < SIZE; i++)
+        ((unsigned char *)berth_buffer_data(host))[i] = (unsigned char)(i * 7 + (i >> 8));
+    assert_int_equal(berth_buffer_copy(on[0], host, NULL, false), BERTH_OK);
+    assert_int_equal(berth_buffer_copy(on[1], on[0], NULL, false), BERTH_OK);
+    assert_int_equal(berth_buffer_copy(back, on[1], NULL, false), BERTH_OK);
+    assert_memory_equal(berth_buffer_data(back), berth_buffer_data(host), SIZE);
+    berth_buffer_release(host);
+    berth_buffer_release(back);
+    for (int i = 0; i < 2; i++) {
+        berth_buffer_release(on[i]);
+        berth_allocator_release(sources[i]);
+        assert_int_equal(berth_device_unregister(kinds[i]), BERTH_OK);
+    }
+}
+
 static void step(berth_allocator *a, berth_device device, berth_stream *stream, unsigned char seed)
 {
     unsigned char in[3000], out[3000];
@@ -474,6 +640,8 @@ int main(void)
         cmocka_unit_test(test_unregister_waits_for_what_lives),
         cmocka_unit_test(test_nonsense_is_noticed),
         cmocka_unit_test(test_babble_is_cut_off),
+        cmocka_unit_test(test_words_are_never_old),
+        cmocka_unit_test(test_copies_between_kinds),
         cmocka_unit_test(test_plans_replay_on_it),
         cmocka_unit_test(test_blocks_can_be_bound),
         cmocka_unit_test(test_a_lost_device_is_passed_on),
