@@ -15,7 +15,8 @@
 enum { EXIT_HOLDS = 0, EXIT_FAILS = 1, EXIT_MISUSE = 2, EXIT_SURROUNDINGS = 4 };
 
 static const char help[] =
-    "usage: berth-device-check LIBRARY.so [--ordinal N] [--seed N] [--limit SECONDS] [--list]\n\n"
+    "usage: berth-device-check LIBRARY.so [--ordinal N] [--seed N] [--limit SECONDS] [--only WORDS] "
+    "[--list]\n\n"
     "Loads a device of your own (berth/device_ops.h) from a shared library and tells, check by check, what "
     "holds:\n"
     "ok, FAIL with the reason, or skip where the device says that it does not have what is checked.\n"
@@ -23,11 +24,12 @@ static const char help[] =
     "  --ordinal N        the device to check, from 0\n"
     "  --seed N           draws other random schedules\n"
     "  --limit SECONDS    how long one check may take: 60\n"
+    "  --only WORDS       the checks with these words in their names\n"
     "  --list             print the checks and run none\n\n"
     "exit: 0 all holds, 1 something does not, 2 misuse, 4 the library cannot be loaded\n";
 
 typedef struct settings {
-    const char *library;
+    const char *library, *only;
     int32_t ordinal;
     unsigned limit_s;
     bool list;
@@ -50,8 +52,13 @@ static bool read_arguments(int argc, char **argv, settings *s)
             !strcmp(argv[i], "--ordinal") || !strcmp(argv[i], "--seed") || !strcmp(argv[i], "--limit");
         if (takes_number && !read_number(value, argv[i][2] == 's' ? UINT64_MAX : 1000000, &number))
             return false;
+        bool takes_words = !strcmp(argv[i], "--only");
+        if (takes_words && !value)
+            return false;
         if (!strcmp(argv[i], "--list"))
             s->list = true;
+        else if (takes_words)
+            s->only = value;
         else if (!strcmp(argv[i], "--ordinal"))
             s->ordinal = (int32_t)number;
         else if (!strcmp(argv[i], "--seed"))
@@ -62,7 +69,7 @@ static bool read_arguments(int argc, char **argv, settings *s)
             return false;
         else
             s->library = argv[i];
-        i += takes_number;
+        i += takes_number || takes_words;
     }
     return s->list || (s->library && s->limit_s > 0);
 }
@@ -134,7 +141,7 @@ static check_verdict run_in_child(const settings *s, const device_check *check, 
     if (child < 0 || waitpid(child, &status, 0) != child)
         return snprintf(words, room, "no process: %s", strerror(errno)), CHECK_FAILS;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        return snprintf(words, room, "it was not done after %u seconds", s->limit_s), CHECK_FAILS;
+        return snprintf(words, room, "it was not done after %u s", s->limit_s), CHECK_FAILS;
     if (WIFSIGNALED(status))
         return snprintf(words, room, "the process ended by signal %d (%s)", WTERMSIG(status),
                         strsignal(WTERMSIG(status))),
@@ -153,10 +160,16 @@ static int run_all(const settings *s)
     }
     printf("%s\n", words);
     for (const device_check *check = device_checks; check->title; check++) {
+        if (s->only && !strstr(check->title, s->only))
+            continue;
         static const char *const marks[] = {"ok  ", "FAIL", "skip"};
         check_verdict verdict = run_in_child(s, check, words, sizeof words);
         printf("%s  %s%s%s\n", marks[verdict], check->title, words[0] ? ": " : "", words);
         counts[verdict]++;
+    }
+    if (s->only && counts[CHECK_HOLDS] + counts[CHECK_FAILS] + counts[CHECK_SKIPPED] == 0) {
+        fprintf(stderr, "berth-device-check: no check has '%s' in its name; --list names them\n", s->only);
+        return EXIT_MISUSE;
     }
     printf("%d hold, %d fail, %d do not apply\n", counts[CHECK_HOLDS], counts[CHECK_FAILS],
            counts[CHECK_SKIPPED]);

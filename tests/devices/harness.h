@@ -38,7 +38,7 @@ _Noreturn void check_skip(const char *why);
 #define assert_non_null(p) assert_true((p) != NULL)
 #define assert_string_equal(a, b) assert_true(strcmp(a, b) == 0)
 #define assert_string_not_equal(a, b) assert_true(strcmp(a, b) != 0)
-#define assert_memory_equal(a, b, size) assert_true(memcmp(a, b, size) == 0)
+#define assert_memory_equal(a, b, size) check_bytes(a, b, size, #a, #b, __FILE__, __LINE__)
 #define assert_int_equal(a, b) check_equal((long long)(a), (long long)(b), #a, #b, __FILE__, __LINE__)
 
 /* Statuses are told by name where the expected side is one. */
@@ -51,6 +51,17 @@ static inline void check_equal(long long got, long long expected, const char *wh
         check_fail(file, line, "%s answers %s, not %s (%s)", what, berth_status_name((berth_status)got),
                    right, berth_last_error()->message);
     check_fail(file, line, "%s is %lld, not %lld", what, got, expected);
+}
+
+static inline void check_bytes(const void *a, const void *b, size_t size, const char *what, const char *right,
+                               const char *file, int line)
+{
+    for (size_t i = 0; i < size; i++) {
+        unsigned x = ((const unsigned char *)a)[i], y = ((const unsigned char *)b)[i];
+        if (x != y)
+            check_fail(file, line, "byte %zu of %zu is 0x%02x in %s, 0x%02x in %s", i, size, x, what, y,
+                       right);
+    }
 }
 
 #endif

@@ -83,7 +83,9 @@ berth_status insist_copy(berth_device on, void *dst, const void *src, size_t siz
         status = berth_copy(on, dst, src, size_bytes, kind, stream, need_sync);
         if (i == MOST_IN_A_ROW || !insist_again(status))
             break;
-        status = INSIST(berth_copy(on, first, kept, span, BERTH_COPY_HOST_TO_DEVICE, stream, true));
+        /* Not always as many calls between two attempts, or every Nth may be the same one of each. */
+        for (int again = 0; again <= i % 3 && (again == 0 || status == BERTH_OK); again++)
+            status = INSIST(berth_copy(on, first, kept, span, BERTH_COPY_HOST_TO_DEVICE, stream, true));
     }
     free(kept);
     return status;
