@@ -17,7 +17,9 @@ typedef struct own_device {
     _Atomic bool crooked;  /* a block that is not aligned */
     _Atomic bool
         babbles; /* words without an end, kinds of memory that its table lacks; lost, a count all the same */
-    _Atomic bool negative; /* so is its count */
+    _Atomic bool negative;    /* so is its count */
+    _Atomic int refuses;      /* so many releases, then no more */
+    _Atomic bool lost_to_all; /* with `lost`: nothing else answers otherwise, neither count nor describe */
     _Atomic int released, destroyed;
     _Atomic uint64_t offset_alignment; /* what it says of itself */
     _Atomic size_t most_bytes;         /* larger blocks are refused; 0: none is */
@@ -50,6 +52,8 @@ static inline berth_status own_release(void *self, berth_device device, berth_me
                                        size_t size_bytes, berth_stream *stream)
 {
     own_device *own = self;
+    if (atomic_load(&own->refuses) && atomic_fetch_sub(&own->refuses, 1))
+        return berth_fail(BERTH_DEVICE_ERROR, "not now");
     atomic_fetch_add(&own->released, 1);
     if (atomic_load(&own->crooked))
         p = (char *)p - 1;
@@ -132,9 +136,18 @@ static inline berth_status own_describe(void *self, berth_device device, berth_d
 static inline berth_status own_count(void *self, int32_t *count)
 {
     own_device *own = self;
+    if (atomic_load(&own->lost) && atomic_load(&own->lost_to_all))
+        return own_alive(own);
     bool fails = atomic_load(&own->babbles) && atomic_load(&own->lost);
     *count = atomic_load(&own->negative) ? -5 : fails ? 7 : 1;
     return fails ? BERTH_DEVICE_LOST : BERTH_OK;
+}
+
+static inline berth_status own_granularity(void *self, berth_device device, size_t *out)
+{
+    own_device *own = self;
+    berth_status status = atomic_load(&own->lost_to_all) ? own_alive(own) : BERTH_OK;
+    return status == BERTH_OK ? berth__cpu_device_ops.granularity(NULL, device, out) : status;
 }
 
 static inline berth_status own_most_bytes(void *self, berth_device device, berth_memory_kind kind,
@@ -170,6 +183,7 @@ static inline berth_device_ops own_table(const char *name)
     ops.destroy = own_destroy;
     ops.count = own_count;
     ops.describe = own_describe;
+    ops.granularity = own_granularity;
     ops.most_bytes = own_most_bytes;
     return ops;
 }

@@ -159,9 +159,12 @@ berth_buffer *berth_buffer_retain(berth_buffer *buffer)
     return buffer;
 }
 
+/* A driver may be short of something for a moment, and nobody asks for this block again: it is asked twice. */
 static void give_block(const berth_buffer *buffer)
 {
     berth_status status = berth_deallocate(buffer->allocator, buffer->data, buffer->size_bytes, NULL);
+    if (!berth__free_is_done(status))
+        status = berth_deallocate(buffer->allocator, buffer->data, buffer->size_bytes, NULL);
     if (status)
         berth__log(BERTH_LOG_ERROR, "the block of a buffer %s: %s",
                    berth__free_is_done(status) ? "is given back" : "could not be given back",
@@ -371,6 +374,8 @@ static berth_status copy_staged(const span *s)
                 berth_copy(s->dst->device, to + done, staging, size, BERTH_COPY_HOST_TO_DEVICE, NULL, false);
     }
     berth_status given = berth_device_release(keeper, kind, staging, piece, NULL);
+    if (given && given != BERTH_DEVICE_LOST)
+        given = berth_device_release(keeper, kind, staging, piece, NULL);
     return !status ? given : status;
 }
 

@@ -68,6 +68,13 @@ berth_status berth__device_find(berth_device device, berth_stream *stream, const
     return find_device_or_stream(device, stream, type);
 }
 
+berth_status berth__device_find_to_give_back(berth_device device, berth_stream *stream,
+                                             const berth__device_type **type)
+{
+    berth_status status = find_device_or_stream(device, stream, type);
+    return status == BERTH_DEVICE_LOST ? BERTH_OK : status;
+}
+
 static berth_status check_range(const void *p, size_t size_bytes, const char *what)
 {
     if (!p)
@@ -221,7 +228,7 @@ berth_status berth_device_release(berth_device device, berth_memory_kind kind, v
                                   berth_stream *stream)
 {
     const berth__device_type *type;
-    berth_status status = find_device_or_stream(device, stream, &type);
+    berth_status status = berth__device_find_to_give_back(device, stream, &type);
     if (!status)
         status = check_memory_kind(type, kind);
     if (status || !p)

@@ -61,6 +61,9 @@ const berth__device_type *berth__device_type_of(int32_t kind);
 
 /* The kind of a device that exists, or of a stream's device; the words of the failure are kept. */
 berth_status berth__device_find(berth_device device, berth_stream *stream, const berth__device_type **type);
+/* The same, also where the device answers that it is lost: what the host holds of it goes back all the same [D7]. */
+berth_status berth__device_find_to_give_back(berth_device device, berth_stream *stream,
+                                             const berth__device_type **type);
 
 /* Copies `given` into `out` and fills what it lacks with operations that answer BERTH_UNSUPPORTED.
  * BERTH_INVALID_ARGUMENT with words for a table that is short, half filled or named badly. */

@@ -13,6 +13,17 @@ static berth_status ask_granularity(const berth__device_type *type, berth_device
     return berth__device_answer(type, status, before, "say in what steps it maps memory");
 }
 
+static berth_status check_steps(const berth__device_type *type, size_t granularity, const void *p,
+                                size_t size_bytes)
+{
+    if (granularity == 0)
+        return berth__fail(BERTH_DEVICE_ERROR, "the %s device maps in steps of 0 bytes", type->name);
+    if (size_bytes == 0 || size_bytes % granularity != 0 || (uintptr_t)p % granularity != 0)
+        return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes at %p are not a piece in steps of %zu bytes",
+                           size_bytes, p, granularity);
+    return BERTH_OK;
+}
+
 static berth_status check_pieces(berth_device device, const void *p, size_t size_bytes,
                                  const berth__device_type **type)
 {
@@ -20,14 +31,18 @@ static berth_status check_pieces(berth_device device, const void *p, size_t size
     berth_status status = berth__device_find(device, NULL, type);
     if (!status)
         status = ask_granularity(*type, device, &granularity);
-    if (status)
+    return !status ? check_steps(*type, granularity, p, size_bytes) : status;
+}
+
+/* For what goes back: a device that is lost, or cannot say its steps at the moment, is given it all the same. */
+static berth_status check_given(berth_device device, const void *p, size_t size_bytes,
+                                const berth__device_type **type)
+{
+    size_t granularity = 0;
+    berth_status status = berth__device_find_to_give_back(device, NULL, type);
+    if (status || ask_granularity(*type, device, &granularity) != BERTH_OK)
         return status;
-    if (granularity == 0)
-        return berth__fail(BERTH_DEVICE_ERROR, "the %s device maps in steps of 0 bytes", (*type)->name);
-    if (size_bytes == 0 || size_bytes % granularity != 0 || (uintptr_t)p % granularity != 0)
-        return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes at %p are not a piece in steps of %zu bytes",
-                           size_bytes, p, granularity);
-    return BERTH_OK;
+    return check_steps(*type, granularity, p, size_bytes);
 }
 
 berth_status berth__device_granularity(berth_device device, size_t *out)
@@ -59,7 +74,7 @@ berth_status berth__device_reserve(berth_device device, size_t size_bytes, void 
 berth_status berth__device_unreserve(berth_device device, void *base, size_t size_bytes)
 {
     const berth__device_type *type;
-    berth_status status = check_pieces(device, base, size_bytes, &type);
+    berth_status status = check_given(device, base, size_bytes, &type);
     if (status)
         return status;
     uint64_t before = berth__device_before(type);
@@ -82,7 +97,7 @@ berth_status berth__device_map(berth_device device, void *p, size_t size_bytes)
 berth_status berth__device_unmap(berth_device device, void *p, size_t size_bytes)
 {
     const berth__device_type *type;
-    berth_status status = check_pieces(device, p, size_bytes, &type);
+    berth_status status = check_given(device, p, size_bytes, &type);
     if (status)
         return status;
     uint64_t before = berth__device_before(type);

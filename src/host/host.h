@@ -115,6 +115,8 @@ typedef struct host_release {
     host_segment *segments;
     uint64_t bytes;
     uint64_t keep_bytes;                /* of these, what its thread claims for a segment of its own */
+    uint64_t claim_bytes;               /* and all that it claims */
+    uint64_t refused_bytes;             /* what the device did not take; then nothing is claimed */
     uint64_t number;                    /* guard, as for what follows: lock */
     struct host_release *newer, *older; /* all under way */
 } host_release;
@@ -172,8 +174,9 @@ typedef struct host_cache {
     _Atomic uint64_t idle, releasable;
     _Atomic uint64_t device_allocations, device_releases;
 
-    pthread_mutex_t lock;                            /* segments and blocks, stopping, closing */
-    host_segment *segments;                          /* guard: lock */
+    pthread_mutex_t lock;     /* segments and blocks, stopping, closing */
+    host_segment *segments;   /* guard: lock */
+    host_segment *unreleased; /* the device did not take them: reserved, and given back again; guard: lock */
     uint64_t next_segment_number;                    /* guard: lock */
     _Atomic(host_block *) pieces[HOST_BLOCK_PIECES]; /* piece k holds 1 << (run_log2 + k) blocks */
     _Atomic uint32_t block_count;                    /* guard: lock to write */

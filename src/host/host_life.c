@@ -66,6 +66,8 @@ static void forget_other_threads(host_cache *c)
             live += state == HOST_LIVE ? b->size : 0;
         }
     }
+    for (host_segment *s = c->unreleased; s; s = s->next)
+        reserved += s->bytes;
     atomic_store(&c->reserved, reserved);
     atomic_store(&c->pins, 0);
     c->newest_release = c->oldest_release = NULL;

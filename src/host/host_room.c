@@ -24,7 +24,10 @@ static void release_end(host_cache *c, host_release *r)
     *(r->newer ? &r->newer->older : &c->newest_release) = r->older;
     BERTH_DCHECK(r->keep_bytes <= r->bytes && r->bytes <= atomic_load(&c->reserved),
                  "[H10] memory on its way back is reserved until the driver has it");
-    atomic_fetch_sub_explicit(&c->reserved, r->bytes - r->keep_bytes, memory_order_relaxed);
+    uint64_t gone = r->bytes - r->keep_bytes;
+    if (r->refused_bytes)
+        gone = r->bytes - r->refused_bytes + (r->claim_bytes - r->keep_bytes);
+    atomic_fetch_sub_explicit(&c->reserved, gone, memory_order_relaxed);
     while (r->segments) {
         host_segment *s = r->segments;
         r->segments = s->next;
@@ -43,17 +46,32 @@ static void destroy_events(host_segment *s)
 static void release_run(host_cache *c, host_release *r)
 {
     BERTH_DCHECK(!berth__rank_is_held(BERTH__RANK_CACHE), "[H6] no driver is called under a lock");
-    for (host_segment *s = r->segments; s; s = s->next) {
+    host_segment *refused = NULL, **link = &r->segments;
+    while (*link) {
+        host_segment *s = *link;
         destroy_events(s);
         berth__annotate_defined(berth__host_base(s), s->bytes);
         berth_status status = berth__upstream_give(&c->upstream, berth__host_base(s), s->bytes);
-        if (status && status != BERTH_DEVICE_LOST) /* that is gone with the device */
-            berth__log(BERTH_LOG_WARNING, "%s: the device did not take %zu bytes back: %s", c->name, s->bytes,
-                       berth_last_error()->message);
-        atomic_fetch_add_explicit(&c->device_releases, 1, memory_order_relaxed);
+        if (!status || status == BERTH_DEVICE_LOST) { /* that is gone with the device */
+            atomic_fetch_add_explicit(&c->device_releases, 1, memory_order_relaxed);
+            link = &s->next;
+            continue;
+        }
+        berth__log(BERTH_LOG_WARNING, "%s: the device did not take %zu bytes back, they stay reserved: %s",
+                   c->name, s->bytes, berth_last_error()->message);
+        *link = s->next;
+        s->next = refused;
+        refused = s;
+        r->refused_bytes += s->bytes;
     }
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
     release_end(c, r);
+    while (refused) {
+        host_segment *s = refused;
+        refused = s->next;
+        s->next = c->unreleased;
+        c->unreleased = s;
+    }
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
 
@@ -78,25 +96,40 @@ bool berth__host_await_releases(host_cache *c)
     return waited;
 }
 
+/* With the lock held: what the device did not take before goes back with the rest. */
+static void take_unreleased(host_cache *c, host_release *r)
+{
+    BERTH_DCHECK(berth__host_is_held(c), "[B1] segments are taken with the lock");
+    while (c->unreleased) {
+        host_segment *s = c->unreleased;
+        c->unreleased = s->next;
+        r->bytes += s->bytes;
+        s->next = r->segments;
+        r->segments = s;
+    }
+}
+
 size_t berth__host_release_idle(host_cache *c, uint64_t keep_bytes)
 {
     BERTH_DCHECK(!berth__rank_is_held(BERTH__RANK_CACHE), "[H6] no driver is called under a lock");
     host_release r = {0};
     berth__host_stop(c);
     berth__host_flush_thread_caches(c);
+    take_unreleased(c, &r);
     berth__host_take_idle_segments(c, keep_bytes, UINT64_MAX, &r);
     if (r.segments)
         release_begin(c, &r);
     berth__host_resume(c);
     if (r.segments)
         release_run(c, &r);
-    return r.bytes;
+    return r.bytes - r.refused_bytes;
 }
 
-void berth__host_release_all(host_cache *c)
+static void release_rest(host_cache *c)
 {
     host_release r = {0};
     berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    take_unreleased(c, &r);
     while (c->segments) {
         host_segment *s = c->segments;
         berth__host_unlist(c, s);
@@ -107,6 +140,21 @@ void berth__host_release_all(host_cache *c)
     release_begin(c, &r);
     berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
     release_run(c, &r);
+}
+
+void berth__host_release_all(host_cache *c)
+{
+    release_rest(c);
+    if (c->unreleased) /* once more: a driver may have been short of something */
+        release_rest(c);
+    berth__mutex_lock(&c->lock, BERTH__RANK_CACHE);
+    while (c->unreleased) { /* it was said that the device keeps them */
+        host_segment *s = c->unreleased;
+        c->unreleased = s->next;
+        atomic_fetch_sub_explicit(&c->reserved, s->bytes, memory_order_relaxed);
+        berth__host_give_segment(c, s);
+    }
+    berth__mutex_unlock(&c->lock, BERTH__RANK_CACHE);
 }
 
 /* ---- The soft limit ---------------------------------------------------------------------------------- */
@@ -184,6 +232,7 @@ static uint32_t claim_with_release(host_cache *c, uint32_t bin, uint32_t most, h
     uint32_t blocks = fitting_run(c, bin, most, left < limit ? limit - left : 0);
     uint64_t bytes = blocks ? berth__host_run_bytes(c, bin, blocks) : 0;
     r->keep_bytes = bytes < r->bytes ? bytes : r->bytes;
+    r->claim_bytes = bytes;
     claim_bytes(c, bytes - r->keep_bytes);
     if (r->segments)
         release_begin(c, r);
@@ -217,6 +266,8 @@ berth_status berth__host_claim(host_cache *c, const host_wish *w, uint32_t most_
         if (r.segments) {
             release_run(c, &r);
             berth__slots_count_retry(&c->quota.slots);
+            if (r.refused_bytes)
+                *blocks = 0; /* the room that was claimed is not there */
         }
         if (*found || *blocks)
             return BERTH_OK;

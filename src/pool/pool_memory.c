@@ -91,18 +91,31 @@ static void forget_unreleased(berth__pool *pool, berth__span *span)
         berth__arena_drop_segment(&pool->arena, span->segment);
 }
 
+/* A driver may be short of something for a moment: it is asked twice. */
+static void unreserve(berth__pool *pool)
+{
+    void *base = (void *)pool->main->address;
+    size_t size = pool->main->size_bytes;
+    berth_status status = berth__device_unreserve(pool->device, base, size);
+    if (status && status != BERTH_DEVICE_LOST &&
+        berth__device_unreserve(pool->device, base, size) != BERTH_OK)
+        berth__log(BERTH_LOG_ERROR, "the device did not take %zu bytes of address space back: %s", size,
+                   berth_last_error()->message);
+}
+
 void berth__pool_memory_finish(berth__pool *pool)
 {
     berth__pool_lock(pool);
     berth__pool_flush_tcaches(pool);
-    berth__pool_release_again(pool);
     berth__pool_give_back(pool, 0, UINT64_MAX, NULL);
-    while (pool->unreleased) /* it was said that the device keeps them; their records can go */
+    for (int attempt = 0; attempt < 2; attempt++) /* what was refused just now, too */
+        berth__pool_release_again(pool);
+    while (pool->unreleased)         /* it was said that the device keeps them; their records can go */
         forget_unreleased(pool, pool->unreleased);
     berth__pool_unlock(pool);
     BERTH_DCHECK(pool->reserved_bytes == 0, "[P2] an idle pool gives all of its memory back");
     if (pool->granularity)
-        berth__device_unreserve(pool->device, (void *)pool->main->address, pool->main->size_bytes);
+        unreserve(pool);
 }
 
 /* ---- Growing ------------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ static void give_memory_back(berth__planned *p, berth__block *b)
         return;
     }
     if (!status)
-        status = berth__deallocate(p->base.inner, b->base, b->bytes, NULL);
+        status = berth__inner_give(p, b->base, b->bytes);
     if (!berth__free_is_done(status))
         berth__log(BERTH_LOG_ERROR, "a planned block of %zu bytes is lost: %s", b->bytes,
                    berth_last_error()->message);

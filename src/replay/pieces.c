@@ -23,7 +23,7 @@ bool berth__block_holds(const berth__block *b, const void *pointer)
 static void give_piece(berth__planned *p, const berth__piece *piece)
 {
     BERTH_DCHECK(!berth__planned_is_locked(), "[B2] the inner allocator is not called under a lock");
-    if (!berth__free_is_done(berth__deallocate(p->base.inner, piece->base, piece->bytes, NULL)))
+    if (!berth__free_is_done(berth__inner_give(p, piece->base, piece->bytes)))
         berth__log(BERTH_LOG_ERROR, "%zu bytes of a planned block are lost: %s", piece->bytes,
                    berth_last_error()->message);
     else

@@ -220,6 +220,12 @@ static inline berth_status berth__inner_allocate(berth__planned *planned, size_t
         return status;
     return berth__inner_answered(planned, status, size_bytes, alignment, request, out);
 }
+/* Of a block's memory, which nobody asks for again: a driver may be short of something for a moment, and is asked twice. */
+static inline berth_status berth__inner_give(berth__planned *planned, void *p, size_t size_bytes)
+{
+    berth_status status = berth__deallocate(planned->base.inner, p, size_bytes, NULL);
+    return berth__free_is_done(status) ? status : berth__deallocate(planned->base.inner, p, size_bytes, NULL);
+}
 /* Whether a pointer may lie in a block; false: it does not. */
 static inline bool berth__planned_may_own(const berth__planned *planned, const void *pointer)
 {

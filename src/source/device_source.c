@@ -45,6 +45,12 @@ static void source_destroy(void *self)
 
 /* ---- Blocks -------------------------------------------------------------------------------------- */
 
+/* Whether the device gives and takes such memory in the order of its streams. */
+static bool orders(const device_source *s)
+{
+    return s->stream_ordered && s->kind == BERTH_MEMORY_DEVICE;
+}
+
 static berth_status take_block(device_source *s, source_block *block, size_t alignment,
                                const berth_request *request, void **out)
 {
@@ -53,8 +59,9 @@ static berth_status take_block(device_source *s, source_block *block, size_t ali
     berth_status status = berth_device_allocate(s->device, s->kind, block->size_bytes, alignment, stream, &p);
     if (status)
         return status;
+    /* On the stream only where the release is in its order as well: a fill that is under way must not outlive the block. */
     if (request->flags & BERTH_ZEROED)
-        status = berth_zero(s->device, p, block->size_bytes, stream, true);
+        status = berth_zero(s->device, p, block->size_bytes, orders(s) ? stream : NULL, true);
     block->entry.address = (uintptr_t)p;
     if (!status && !berth__block_map_put(&s->blocks, &block->entry))
         status = berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory to keep track of a device's block");
@@ -89,12 +96,6 @@ static berth_status source_allocate(void *self, size_t size_bytes, size_t alignm
     }
     (void)berth__meter_take(&s->meter, size_bytes);
     return BERTH_OK;
-}
-
-/* Whether the device gives and takes such memory in the order of its streams. */
-static bool orders(const device_source *s)
-{
-    return s->stream_ordered && s->kind == BERTH_MEMORY_DEVICE;
 }
 
 /* Before a block goes back whose use a stream may not have finished: waits for it where the device does not.

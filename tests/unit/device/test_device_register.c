@@ -293,7 +293,7 @@ static void test_words_are_never_old(void **state)
     berth_shared_handle handle = {{0}};
     berth_device_place place = BERTH_DEVICE_PLACE_INIT;
     void *p = NULL, *piece = (void *)(uintptr_t)65536; /* nobody looks there */
-    char bytes[64];
+    static char bytes[64]; /* a copy that is not waited for has it longer than this test */
     size_t step = 0;
     uint64_t free_bytes = 0, total_bytes = 0;
     assert_int_equal(berth_stream_create(device, &stream), BERTH_OK);
@@ -523,6 +523,107 @@ static void test_a_lost_device_is_given_memory_once(void **state)
     assert_int_equal(berth_device_unregister((berth_device_kind)device.kind), BERTH_OK);
 }
 
+/* Also where it answers nothing but that it is lost: what the host holds goes back. */
+static void test_a_device_lost_to_all_is_given_its_memory(void **state)
+{
+    (void)state;
+    for (int pieces = 0; pieces < 2; pieces++) {
+        own_device own = {.lost_to_all = true};
+        berth_device_ops table = own_table("lost-to-all");
+        if (!pieces)
+            table.granularity = NULL, table.reserve = NULL, table.unreserve = NULL, table.map = NULL,
+            table.unmap = NULL;
+        berth_device_kind kind;
+        assert_int_equal(berth_device_register(&table, &own, &kind), BERTH_OK);
+        berth_pool_options on = BERTH_POOL_OPTIONS_INIT;
+        berth_host_cache_options host = BERTH_HOST_CACHE_OPTIONS_INIT;
+        on.device = host.device = (berth_device){(int32_t)kind, 0};
+        berth_allocator *pool = NULL, *cache = NULL, *source = NULL;
+        void *p = NULL, *q = NULL, *r = NULL;
+        assert_int_equal(berth_pool_create(&on, &pool), BERTH_OK);
+        assert_int_equal(berth_host_cache_create(&host, &cache), BERTH_OK);
+        assert_int_equal(berth_device_allocator_create(on.device, BERTH_MEMORY_DEVICE, &source), BERTH_OK);
+        assert_int_equal(berth_allocate(pool, 5000, 64, NULL, &p), BERTH_OK);
+        assert_int_equal(berth_allocate(cache, 5000, 64, NULL, &q), BERTH_OK);
+        assert_int_equal(berth_allocate(source, 5000, 64, NULL, &r), BERTH_OK);
+        own.lost = true;
+        assert_int_equal(berth_deallocate(pool, p, 5000, NULL), BERTH_OK);
+        assert_int_equal(berth_deallocate(cache, q, 5000, NULL), BERTH_OK);
+        assert_int_equal(berth_deallocate(source, r, 5000, NULL), BERTH_DEVICE_LOST);
+        berth_allocator_release(pool);
+        berth_allocator_release(cache);
+        berth_allocator_release(source);
+        assert_int_equal(berth_device_unregister(kind), BERTH_OK);
+    }
+}
+
+/* A release that fails has not happened: the block is given back again. */
+static void test_what_a_device_refuses_is_given_again(void **state)
+{
+    (void)state;
+    own_device own = {0};
+    berth_device_ops table = own_table("refuses");
+    table.granularity = NULL, table.reserve = NULL, table.unreserve = NULL, table.map = NULL,
+    table.unmap = NULL;
+    berth_device_kind kind;
+    assert_int_equal(berth_device_register(&table, &own, &kind), BERTH_OK);
+    berth_pool_options on = BERTH_POOL_OPTIONS_INIT;
+    berth_host_cache_options host = BERTH_HOST_CACHE_OPTIONS_INIT;
+    on.device = host.device = (berth_device){(int32_t)kind, 0};
+    berth_log_set(NULL, NULL, BERTH_LOG_NONE); /* both say what was refused */
+    for (int i = 0; i < 2; i++)
+        for (int twice = 0; twice < 2; twice++) {
+            berth_allocator *a = NULL;
+            void *p = NULL;
+            size_t released = 0;
+            berth_stats stats = BERTH_STATS_INIT;
+            assert_int_equal(i ? berth_host_cache_create(&host, &a) : berth_pool_create(&on, &a), BERTH_OK);
+            assert_int_equal(berth_allocate(a, 5000, 64, NULL, &p), BERTH_OK);
+            assert_int_equal(berth_deallocate(a, p, 5000, NULL), BERTH_OK);
+            own.refuses = 1;
+            assert_int_equal(berth_trim(a, 0, &released), BERTH_OK);
+            assert_int_equal(own.refuses, 0);
+            assert_int_equal(released, 0);
+            assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+            assert_true(stats.bytes_reserved > 0);
+            if (twice) {
+                assert_int_equal(berth_trim(a, 0, &released), BERTH_OK);
+                assert_true(released == stats.bytes_reserved);
+                assert_int_equal(berth_stats_get(a, &stats), BERTH_OK);
+                assert_int_equal(stats.bytes_reserved, 0);
+            } else
+                own.refuses = 1; /* and once more when it ends */
+            berth_allocator_release(a);
+            assert_int_equal(own.refuses, 0);
+        }
+    /* A buffer's block and a plan's, which nobody else asks for again. */
+    berth_allocator *source = NULL, *planned = NULL;
+    berth_buffer *buffer = NULL;
+    berth_plan *plan = NULL;
+    assert_int_equal(berth_device_allocator_create(on.device, BERTH_MEMORY_DEVICE, &source), BERTH_OK);
+    assert_int_equal(berth_buffer_create(source, 5000, 64, false, &buffer), BERTH_OK);
+    own.refuses = 1;
+    berth_buffer_release(buffer);
+    assert_int_equal(own.refuses, 0);
+    assert_int_equal(berth_plan_create(&plan), BERTH_OK);
+    assert_int_equal(berth_planned_create(source, plan, &planned), BERTH_OK);
+    for (int run = 0; run < 2; run++) {
+        void *p = NULL;
+        assert_int_equal(run ? berth_replay_begin(planned, NULL) : berth_record_begin(planned, NULL),
+                         BERTH_OK);
+        assert_int_equal(berth_allocate(planned, 5000, 64, NULL, &p), BERTH_OK);
+        assert_int_equal(berth_deallocate(planned, p, 5000, NULL), BERTH_OK);
+        assert_int_equal(run ? berth_replay_end(planned, NULL) : berth_record_end(planned), BERTH_OK);
+    }
+    own.refuses = 1;
+    berth_allocator_release(planned);
+    assert_int_equal(own.refuses, 0);
+    berth_plan_release(plan);
+    berth_allocator_release(source);
+    berth_log_set(NULL, NULL, BERTH_LOG_WARNING);
+    assert_int_equal(berth_device_unregister(kind), BERTH_OK);
+}
+
 static void test_addresses_that_stand_for_memory(void **state)
 {
     (void)state;
@@ -646,6 +747,8 @@ int main(void)
         cmocka_unit_test(test_blocks_can_be_bound),
         cmocka_unit_test(test_a_lost_device_is_passed_on),
         cmocka_unit_test(test_a_lost_device_is_given_memory_once),
+        cmocka_unit_test(test_a_device_lost_to_all_is_given_its_memory),
+        cmocka_unit_test(test_what_a_device_refuses_is_given_again),
         cmocka_unit_test(test_addresses_that_stand_for_memory),
         cmocka_unit_test(test_threads_come_and_go),
         cmocka_unit_test(test_a_forked_child_has_it_too),

@@ -4,12 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/base.h"
 #include "berth/source.h"
 #include "berth/virtual.h"
+#include "gate.h"
 
 static void bad_input(void **state)
 {
@@ -75,6 +77,30 @@ static void a_free_waits_for_its_stream(void **state)
     berth_stream_destroy(stranger);
     berth_virtual_destroy(device);
     berth_virtual_destroy(other);
+}
+
+/* A block is filled with zero bytes without the stream that will use it: nothing on a stream can outlive a block that was
+ * refused in the end, and nobody waits for what the stream still has to do. */
+static void zeroed_blocks_wait_for_no_stream(void **state)
+{
+    (void)state;
+    berth_allocator *a = NULL;
+    berth_stream *stream = NULL;
+    gate g = GATE_INIT;
+    unsigned char *p = NULL;
+    assert_int_equal(berth_stream_create(berth_device_cpu(), &stream), BERTH_OK);
+    assert_int_equal(berth_stream_call(stream, gate_stop, &g), BERTH_OK);
+    assert_int_equal(berth_device_allocator_create(berth_device_cpu(), BERTH_MEMORY_DEVICE, &a), BERTH_OK);
+    berth_request request = {sizeof request, BERTH_ZEROED, stream, NULL};
+    alarm(30); /* does not end where it waits for the gate */
+    assert_int_equal(berth_allocate(a, 3000, 64, &request, (void **)&p), BERTH_OK);
+    alarm(0);
+    for (size_t i = 0; i < 3000; i++)
+        assert_int_equal(p[i], 0);
+    gate_open(&g);
+    assert_int_equal(berth_deallocate(a, p, 3000, stream), BERTH_OK);
+    berth_stream_destroy(stream);
+    berth_allocator_release(a);
 }
 
 static void failing_calls_leave_no_trace(void **state)
@@ -156,6 +182,7 @@ int main(void)
         cmocka_unit_test(bad_input),
         cmocka_unit_test(it_says_what_it_is),
         cmocka_unit_test(a_free_waits_for_its_stream),
+        cmocka_unit_test(zeroed_blocks_wait_for_no_stream),
         cmocka_unit_test(failing_calls_leave_no_trace),
         cmocka_unit_test(a_refused_free_may_be_tried_again),
     };
