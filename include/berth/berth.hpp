@@ -299,6 +299,9 @@ template <class T> class container_allocator
     template <class U> container_allocator(const container_allocator<U> &other) noexcept : a_(other.source())
     {
     }
+    /* Moving copies: a container that was moved from may be used again, and its allocator with it. */
+    container_allocator(const container_allocator &other) noexcept = default;
+    container_allocator &operator=(const container_allocator &other) noexcept = default;
 
     T *allocate(std::size_t count)
     {

@@ -93,6 +93,10 @@ static void containers()
         y = x;
         expect(y.get_allocator() == x.get_allocator() && in_use(b) == 0,
                "assigning takes the allocator along");
+        std::vector<int, allocator> moved(std::move(y));
+        y.assign(10, 1); /* a container that was moved from may be used again */
+        expect(y.get_allocator() == moved.get_allocator() && y.size() == 10 && moved.size() == 10000,
+               "moving leaves the allocator");
         std::list<int, allocator> list(x.begin(), x.begin() + 100, allocator(b));
         std::map<int, int, std::less<int>, berth::container_allocator<std::pair<const int, int>>> map{
             std::less<int>(), berth::container_allocator<std::pair<const int, int>>(b)};
