@@ -25,6 +25,18 @@ static int launch_fail(const char *verb, const char *what, const char *why, int 
 
 /* ---- The library -------------------------------------------------------------------------------------- */
 
+/* The system's loader takes a list, and knows no way to write a path with what ends an entry. */
+static int launch_listable(const char *verb, const char *path, const char *variable)
+{
+    char why[256];
+    if (!strpbrk(path, " :"))
+        return CLI_OK;
+    snprintf(why, sizeof why,
+             "LD_PRELOAD cannot name a path with a space or a colon; copy the library elsewhere and set %s",
+             variable);
+    return launch_fail(verb, path, why, CLI_SURROUNDINGS);
+}
+
 int cli_launch_find(const char *verb, const char *library, const char *variable, char *path, size_t room)
 {
     const char *given = getenv(variable);
@@ -37,7 +49,8 @@ int cli_launch_find(const char *verb, const char *library, const char *variable,
     static const char *const places[] = {"", "../" BERTH_LIBDIR "/berth/"};
     if (given) {
         snprintf(path, room, "%s", given);
-        return access(path, R_OK) == 0 ? CLI_OK : launch_fail(verb, given, strerror(errno), CLI_SURROUNDINGS);
+        return access(path, R_OK) == 0 ? launch_listable(verb, path, variable)
+                                       : launch_fail(verb, given, strerror(errno), CLI_SURROUNDINGS);
     }
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char tried[2 * PATH_ROOM];
@@ -46,7 +59,7 @@ int cli_launch_find(const char *verb, const char *library, const char *variable,
         if (real) {
             snprintf(path, room, "%s", real);
             free(real);
-            return CLI_OK;
+            return launch_listable(verb, path, variable);
         }
     }
     snprintf(why, sizeof why, "it is neither beside the command nor installed; %s may name it", variable);

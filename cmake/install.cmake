@@ -45,21 +45,24 @@ install(CODE "
   configure_file(\"${PROJECT_BINARY_DIR}/berth.pc.in\" \"${PROJECT_BINARY_DIR}/berth.pc\" @ONLY)")
 install(FILES ${PROJECT_BINARY_DIR}/berth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-file(GLOB berth_man_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.1)
-if(berth_man_pages)
-  install(FILES ${berth_man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-endif()
-if(EXISTS ${PROJECT_SOURCE_DIR}/completions/berth.bash)
-  install(FILES ${PROJECT_SOURCE_DIR}/completions/berth.bash RENAME berth
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-endif()
-if(EXISTS ${PROJECT_SOURCE_DIR}/completions/berth.fish)
-  install(FILES ${PROJECT_SOURCE_DIR}/completions/berth.fish
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-endif()
-if(EXISTS ${PROJECT_SOURCE_DIR}/completions/_berth)
-  install(FILES ${PROJECT_SOURCE_DIR}/completions/_berth
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+# They are the commands'.
+if(BERTH_BUILD_CLI)
+  file(GLOB berth_man_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.1)
+  if(berth_man_pages)
+    install(FILES ${berth_man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  endif()
+  if(EXISTS ${PROJECT_SOURCE_DIR}/completions/berth.bash)
+    install(FILES ${PROJECT_SOURCE_DIR}/completions/berth.bash RENAME berth
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  endif()
+  if(EXISTS ${PROJECT_SOURCE_DIR}/completions/berth.fish)
+    install(FILES ${PROJECT_SOURCE_DIR}/completions/berth.fish
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  endif()
+  if(EXISTS ${PROJECT_SOURCE_DIR}/completions/_berth)
+    install(FILES ${PROJECT_SOURCE_DIR}/completions/_berth
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  endif()
 endif()
 
 # The binding of PyTorch, where it is built: a library for C++ programs, and modules that look for it beside themselves.
@@ -78,7 +81,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PR
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "man" EXCLUDE)
 
 # `cmake --build build --target uninstall` takes out what was installed last.
-if(NOT TARGET uninstall) # a project around this one may have its own
+if(PROJECT_IS_TOP_LEVEL) # a project around this one may have its own, before or after
   add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
     -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake)
 endif()

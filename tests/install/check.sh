@@ -3,7 +3,7 @@
 set -eu
 way=$1 cmake=$2 build=$3 consumer=$4 cc=$5
 work=$build/tests/install-$way
-prefix=$work/prefix
+prefix="$work/the prefix" # a space must do no harm
 rm -rf "$work"
 mkdir -p "$work"
 "$cmake" --install "$build" --prefix "$prefix" >"$work/install.log"
@@ -30,18 +30,25 @@ cmake)
 pkgconfig)
     export PKG_CONFIG_PATH="$lib/pkgconfig"
     [ "berth $(pkg-config --modversion berth)" = "$version" ] || { echo "berth.pc has another version" >&2; exit 1; }
-    # shellcheck disable=SC2046 # pkg-config answers a list of words
-    "$cc" "$consumer/consumer.c" -o "$work/shared" $(pkg-config --cflags --libs berth)
-    # shellcheck disable=SC2046
-    "$cc" -static "$consumer/consumer.c" -o "$work/static" $(pkg-config --static --cflags --libs berth)
+    # pkg-config answers a list of words for a shell
+    eval "set -- $(pkg-config --cflags --libs berth)"
+    "$cc" "$consumer/consumer.c" -o "$work/shared" "$@"
+    eval "set -- $(pkg-config --static --cflags --libs berth)"
+    "$cc" -static "$consumer/consumer.c" -o "$work/static" "$@"
     expect_runs "$work/shared"
     expect_runs "$work/static"
     ;;
 esac
 
-# Not with sanitizers.
+# Not with sanitizers. The system's loader takes no path with a space in LD_PRELOAD, and that is said.
 if [ -e "$build/libberth_malloc.so" ]; then
-    "$prefix/bin/berth" run --report "$work/report" -- true
+    said=$("$prefix/bin/berth" run -- true 2>&1) && { echo "a path that cannot be preloaded is not refused" >&2; exit 1; }
+    case $said in
+    *"LD_PRELOAD cannot name a path"*) ;;
+    *) echo "a path that cannot be preloaded: $said" >&2; exit 1 ;;
+    esac
+    cp -R "$prefix" "$work/prefix" # and what is installed can be moved
+    "$work/prefix/bin/berth" run --report "$work/report" -- true
     grep -q '^berth: malloc of true' "$work/report" || { echo "libberth_malloc.so is not installed, or not found" >&2; exit 1; }
 fi
 

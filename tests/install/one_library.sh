@@ -18,3 +18,7 @@ for choice in unset ON OFF; do
     esac
     [ "$found| $names" = "$wanted" ] || { echo "BUILD_SHARED_LIBS $choice installs $found| $names" >&2; exit 1; }
 done
+# Nor what belongs to a command that is not built.
+"$cmake" -S "$tree" -B "$work/library" -G "$generator" -DBERTH_BUILD_TESTS=OFF -DBERTH_BUILD_EXAMPLES=OFF -DBERTH_BUILD_BINDINGS=OFF \
+    -DBERTH_BUILD_CLI=OFF "-DCMAKE_C_COMPILER=$cc" >"$work/library.log"
+! grep -E 'man1|completions|bin/berth' "$work/library/cmake_install.cmake" || { echo "a command's files are installed without it" >&2; exit 1; }
