@@ -28,6 +28,14 @@ static berth_status check_type(const berth_tensor *t, uint64_t *element_bits)
     return BERTH_OK;
 }
 
+static bool is_empty(const berth_tensor *t)
+{
+    for (int32_t i = 0; i < t->dims; i++)
+        if (t->shape[i] == 0)
+            return true;
+    return false;
+}
+
 /* Fills in the strides of rows that lie one after the other. */
 static berth_status fill_strides(berth_tensor *t)
 {
@@ -35,8 +43,11 @@ static berth_status fill_strides(berth_tensor *t)
     for (int32_t i = t->dims - 1; i >= 0; i--) {
         t->strides[i] = next;
         int64_t extent = t->shape[i] > 0 ? t->shape[i] : 1; /* nothing lies anywhere */
-        if (__builtin_mul_overflow(next, extent, &next))
+        if (!__builtin_mul_overflow(next, extent, &next))
+            continue;
+        if (!is_empty(t))
             return too_large();
+        next = 1;
     }
     return BERTH_OK;
 }
@@ -54,14 +65,6 @@ static berth_status walk_strides(const berth_tensor *t, int64_t *lowest, int64_t
             return too_large();
     }
     return BERTH_OK;
-}
-
-static bool is_empty(const berth_tensor *t)
-{
-    for (int32_t i = 0; i < t->dims; i++)
-        if (t->shape[i] == 0)
-            return true;
-    return false;
 }
 
 /* Checks dims, shape, type and strides, and says what they reach. */

@@ -134,6 +134,11 @@ static void elements_outside_the_buffer_are_refused(void **state)
     berth_tensor t = floats(buffer, INT64_MAX, INT64_MAX);
     struct DLManagedTensorVersioned *out = NULL;
     assert_int_equal(berth_dlpack_export(&t, NULL, NULL, &out), BERTH_OVERFLOW);
+    /* Nothing fits, whatever its other sides. */
+    t = floats(buffer, INT64_MAX, INT64_MAX);
+    t.shape[t.dims++] = 0;
+    assert_int_equal(berth_dlpack_export(&t, NULL, NULL, &out), BERTH_OK);
+    ((berth_dl_versioned *)out)->deleter(out);
     t = floats(buffer, 1, 1);
     t.type.bits = 0;
     assert_int_equal(berth_dlpack_export(&t, NULL, NULL, &out), BERTH_INVALID_ARGUMENT);
