@@ -42,6 +42,7 @@ expect drops 'teardown in any order'
 expect call_unmarked 'waiting for oneself is refused'
 expect call_locks_out 'functions may use the device'
 expect ordered 'release on a stream'
+expect forked 'a forked child is answered'
 expect eager_zero 'schedules at random'
 expect shared_place 'schedules at random'
 wait

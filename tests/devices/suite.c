@@ -2,7 +2,9 @@
  * depends on what the host may touch. tests/devices/main.c runs it as a test, check.c as berth-device-check. */
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "berth/buffer.h"
 #include "device/device.h"
@@ -591,7 +593,69 @@ static void release_on_a_stream(void)
     berth_stream_destroy(stream);
 }
 
-/* ---- Threads ----------------------------------------------------------------------------------------- */
+/* ---- Forks and threads ----------------------------------------------------------------------------------------- */
+
+/* In a child, which has none of the threads that the device may have: each call answers, and does not wait for them. Ends
+ * with the number of the first that says something else than that it works or that the device is lost. */
+_Noreturn static void ask_in_child(berth_stream *stream, berth_event *event, void *p)
+{
+    enum { SIZE = 64 };
+    static char host[SIZE];
+    berth_stream *own = NULL;
+    void *q = NULL;
+    alarm(5);
+    const berth_status answers[] = {
+        berth_stream_query(stream),
+        berth_event_query(event),
+        berth_event_wait(event),
+        berth_stream_synchronize(stream),
+        berth_copy(device, p, host, SIZE, BERTH_COPY_HOST_TO_DEVICE, stream, false),
+        berth_copy(device, host, p, SIZE, BERTH_COPY_DEVICE_TO_HOST, NULL, false),
+        berth_zero(device, p, SIZE, NULL, false),
+        berth_stream_create(device, &own),
+        own ? berth_zero(device, p, SIZE, own, true) : BERTH_OK,
+        berth_device_allocate(device, BERTH_MEMORY_DEVICE, SIZE, 64, NULL, &q),
+        q ? berth_device_release(device, BERTH_MEMORY_DEVICE, q, SIZE, NULL) : BERTH_OK,
+    };
+    berth_stream_destroy(own);
+    berth_stream_destroy(stream);
+    berth_event_destroy(event);
+    for (size_t i = 0; i < BERTH_COUNT_OF(answers); i++)
+        if (answers[i] != BERTH_OK && answers[i] != BERTH_DEVICE_LOST &&
+            !(i < 2 && answers[i] == BERTH_NOT_READY))
+            _exit((int)i + 1);
+    _exit(0);
+}
+
+static void a_forked_child_is_answered(void)
+{
+    needs_streams();
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    check_skip("a sanitizer's own locks do not survive a fork while there are threads");
+#endif
+    berth_stream *stream = new_stream();
+    berth_event *event = new_event();
+    static gate g;
+    g = (gate)GATE_INIT;
+    char *p = take(64);
+    if (has_calls) { /* behind this the child could wait for ever */
+        assert_int_equal(berth_stream_call(stream, gate_stop, &g), BERTH_OK);
+        gate_wait_reached(&g);
+    }
+    assert_int_equal(berth_event_record(event, stream), BERTH_OK);
+    pid_t child = fork();
+    if (child == 0)
+        ask_in_child(stream, event, p);
+    int end = 0;
+    assert_true(child > 0 && waitpid(child, &end, 0) == child);
+    gate_open(&g);
+    assert_true(!WIFSIGNALED(end)); /* by SIGALRM: a call waited for a thread that the child does not have */
+    assert_int_equal(WEXITSTATUS(end), 0);
+    assert_int_equal(berth_stream_synchronize(stream), BERTH_OK);
+    berth_event_destroy(event);
+    berth_stream_destroy(stream);
+    give(p, 64);
+}
 
 enum { THREADS = 4, ROUNDS = 30 };
 
@@ -844,6 +908,7 @@ const device_check device_checks[] = {
     {"waiting for oneself is refused", waiting_for_oneself_is_refused},
     {"functions may use the device", functions_may_use_the_device},
     {"release on a stream", release_on_a_stream},
+    {"a forked child is answered", a_forked_child_is_answered},
     {"many threads", many_threads},
     {"buffers live as long as their copies", buffers_live_as_long_as_their_copies},
     {"memory in pieces", memory_in_pieces},
