@@ -50,6 +50,7 @@ wait
 failed=0
 while read -r fault title; do
     grep -q "^FAIL  $title: " "$folder/$fault" && continue
+    grep -q "a sanitizer's own locks" "$folder/$fault" && continue
     echo "fault '$fault' is not told by '$title':"
     cat "$folder/$fault"
     failed=1
