@@ -100,6 +100,53 @@ static void test_what_is_refused(void **state)
         assert_int_equal(berth_device_unregister(kinds[i]), BERTH_OK);
 }
 
+/* A table of an older header ends sooner: as long as no group is cut in two it is a whole device, which lacks the rest. */
+static void test_tables_of_older_headers(void **state)
+{
+    (void)state;
+    /* From the first of a group to its end: no table may stop between. */
+    const struct {
+        size_t first, end;
+        bool is_there;
+    } groups[] = {
+        {0, offsetof(berth_device_ops, destroy), true},
+        {offsetof(berth_device_ops, stream_create), offsetof(berth_device_ops, granularity), true},
+        {offsetof(berth_device_ops, granularity), offsetof(berth_device_ops, copy_between), true},
+        {offsetof(berth_device_ops, register_host), offsetof(berth_device_ops, prefetch),
+         own_table("older").register_host != NULL},
+        {offsetof(berth_device_ops, share), offsetof(berth_device_ops, most_bytes),
+         own_table("older").share != NULL},
+    };
+    own_device own = {0};
+    struct {
+        berth_device_ops ops;
+        void *later[10];
+    } table = {own_table("older"), {&own}};
+    for (size_t size = 0; size <= sizeof table; size += sizeof(void *)) {
+        berth_device_kind kind = BERTH_DEVICE_UNKNOWN;
+        bool expected = size > 0;
+        for (size_t i = 0; i < BERTH_COUNT_OF(groups); i++)
+            expected &= !(groups[i].is_there && size > groups[i].first && size < groups[i].end);
+        table.ops.struct_size = size;
+        berth_status status = berth_device_register(&table.ops, &own, &kind);
+        assert_int_equal(status, expected ? BERTH_OK : BERTH_INVALID_ARGUMENT);
+        if (status)
+            continue;
+        const berth_device device = {(int32_t)kind, 0};
+        void *p = NULL;
+        berth_stream *stream = NULL;
+        char bytes[64] = "abc";
+        assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_DEVICE, 64, 64, NULL, &p), BERTH_OK);
+        assert_int_equal(berth_copy(device, p, bytes, 64, BERTH_COPY_HOST_TO_DEVICE, NULL, false), BERTH_OK);
+        assert_string_equal(p, "abc");
+        assert_int_equal(berth_device_release(device, BERTH_MEMORY_DEVICE, p, 64, NULL), BERTH_OK);
+        bool streams = size >= offsetof(berth_device_ops, granularity);
+        assert_int_equal(berth_stream_create(device, &stream), streams ? BERTH_OK : BERTH_UNSUPPORTED);
+        berth_stream_destroy(stream);
+        assert_int_equal(berth_device_unregister(kind), BERTH_OK);
+    }
+}
+
 static void expect_busy(berth_device_kind kind, const char *words)
 {
     assert_int_equal(berth_device_unregister(kind), BERTH_BUSY);
@@ -738,6 +785,7 @@ int main(void)
         cmocka_unit_test(test_numbers_and_names),
         cmocka_unit_test(test_a_name_is_given_once),
         cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_tables_of_older_headers),
         cmocka_unit_test(test_unregister_waits_for_what_lives),
         cmocka_unit_test(test_nonsense_is_noticed),
         cmocka_unit_test(test_babble_is_cut_off),
