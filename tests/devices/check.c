@@ -121,6 +121,8 @@ static check_verdict run_here(const settings *s, const device_check *check, char
 
 static check_verdict run_in_child(const settings *s, const device_check *check, char *words, size_t room)
 {
+    enum { LOADING_S = 60 };
+    unsigned limit_s = check || s->limit_s > LOADING_S ? s->limit_s : LOADING_S; /* loading is no check */
     int ends[2], status = 0;
     words[0] = '\0';
     fflush(stdout);
@@ -129,7 +131,7 @@ static check_verdict run_in_child(const settings *s, const device_check *check, 
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
-        alarm(s->limit_s); /* ends the process, whatever it waits for */
+        alarm(limit_s); /* ends the process, whatever it waits for */
         check_verdict verdict = run_here(s, check, words, room);
         ssize_t written = write(ends[1], words, strlen(words));
         _exit(written < 0 ? CHECK_FAILS : (int)verdict);
@@ -141,7 +143,7 @@ static check_verdict run_in_child(const settings *s, const device_check *check, 
     if (child < 0 || waitpid(child, &status, 0) != child)
         return snprintf(words, room, "no process: %s", strerror(errno)), CHECK_FAILS;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        return snprintf(words, room, "it was not done after %u s", s->limit_s), CHECK_FAILS;
+        return snprintf(words, room, "it was not done after %u s", limit_s), CHECK_FAILS;
     if (WIFSIGNALED(status))
         return snprintf(words, room, "the process ended by signal %d (%s)", WTERMSIG(status),
                         strsignal(WTERMSIG(status))),
