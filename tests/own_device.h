@@ -18,6 +18,7 @@ typedef struct own_device {
     _Atomic bool
         babbles; /* words without an end, kinds of memory that its table lacks; lost, a count all the same */
     _Atomic bool negative;    /* so is its count */
+    _Atomic size_t steps;     /* in which it says that it maps memory; 0: the processor's */
     _Atomic int refuses;      /* so many releases, then no more */
     _Atomic bool lost_to_all; /* with `lost`: nothing else answers otherwise, neither count nor describe */
     _Atomic int released, destroyed;
@@ -147,6 +148,10 @@ static inline berth_status own_granularity(void *self, berth_device device, size
 {
     own_device *own = self;
     berth_status status = atomic_load(&own->lost_to_all) ? own_alive(own) : BERTH_OK;
+    if (status == BERTH_OK && atomic_load(&own->steps)) {
+        *out = atomic_load(&own->steps);
+        return BERTH_OK;
+    }
     return status == BERTH_OK ? berth__cpu_device_ops.granularity(NULL, device, out) : status;
 }
 

@@ -118,8 +118,9 @@ typedef struct berth_device_ops {
     berth_status (*event_query)(void *self, berth_event *event); /* called very often */
     berth_status (*event_wait)(void *self, berth_event *event);
     void (*event_destroy)(void *self, berth_event *event); /* complete or not */
-    /* optional: address space mapped piecewise; all or none. Sizes and addresses are multiples of the granularity; any
-     * run of mapped granules can be unmapped, however they were mapped. Mapped memory has no defined content. */
+    /* optional: address space mapped piecewise; all or none. The granularity is a power of two; sizes and addresses are
+     * multiples of it. Any run of mapped granules can be unmapped, however they were mapped. Mapped memory has no defined
+     * content. */
     berth_status (*granularity)(void *self, berth_device device, size_t *out);
     berth_status (*reserve)(void *self, berth_device device, size_t size_bytes, void **out);
     berth_status (*unreserve)(void *self, berth_device device, void *base, size_t size_bytes);

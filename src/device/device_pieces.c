@@ -10,14 +10,16 @@ static berth_status ask_granularity(const berth__device_type *type, berth_device
 {
     uint64_t before = berth__device_before(type);
     berth_status status = type->ops.granularity(type->self, device, out);
-    return berth__device_answer(type, status, before, "say in what steps it maps memory");
+    if (status)
+        return berth__device_answer(type, status, before, "say in what steps it maps memory");
+    if (!berth__is_power_of_two(*out))
+        return berth__fail(BERTH_DEVICE_ERROR, "the %s device maps in steps of %zu bytes, no power of two",
+                           type->name, *out);
+    return BERTH_OK;
 }
 
-static berth_status check_steps(const berth__device_type *type, size_t granularity, const void *p,
-                                size_t size_bytes)
+static berth_status check_steps(size_t granularity, const void *p, size_t size_bytes)
 {
-    if (granularity == 0)
-        return berth__fail(BERTH_DEVICE_ERROR, "the %s device maps in steps of 0 bytes", type->name);
     if (size_bytes == 0 || size_bytes % granularity != 0 || (uintptr_t)p % granularity != 0)
         return berth__fail(BERTH_INVALID_ARGUMENT, "%zu bytes at %p are not a piece in steps of %zu bytes",
                            size_bytes, p, granularity);
@@ -25,13 +27,12 @@ static berth_status check_steps(const berth__device_type *type, size_t granulari
 }
 
 static berth_status check_pieces(berth_device device, const void *p, size_t size_bytes,
-                                 const berth__device_type **type)
+                                 const berth__device_type **type, size_t *granularity)
 {
-    size_t granularity = 0;
     berth_status status = berth__device_find(device, NULL, type);
     if (!status)
-        status = ask_granularity(*type, device, &granularity);
-    return !status ? check_steps(*type, granularity, p, size_bytes) : status;
+        status = ask_granularity(*type, device, granularity);
+    return !status ? check_steps(*granularity, p, size_bytes) : status;
 }
 
 /* For what goes back: a device that is lost, or cannot say its steps at the moment, is given it all the same. */
@@ -42,7 +43,7 @@ static berth_status check_given(berth_device device, const void *p, size_t size_
     berth_status status = berth__device_find_to_give_back(device, NULL, type);
     if (status || ask_granularity(*type, device, &granularity) != BERTH_OK)
         return status;
-    return check_steps(*type, granularity, p, size_bytes);
+    return check_steps(granularity, p, size_bytes);
 }
 
 berth_status berth__device_granularity(berth_device device, size_t *out)
@@ -56,17 +57,24 @@ berth_status berth__device_reserve(berth_device device, size_t size_bytes, void 
 {
     *out = NULL;
     const berth__device_type *type;
-    berth_status status = check_pieces(device, NULL, size_bytes, &type);
+    size_t granularity = 0;
+    berth_status status = check_pieces(device, NULL, size_bytes, &type, &granularity);
     if (status)
         return status;
     uint64_t before = berth__device_before(type);
-    status = type->ops.reserve(type->self, device, size_bytes, out);
-    if (status) {
-        *out = NULL;
+    void *base = NULL;
+    status = type->ops.reserve(type->self, device, size_bytes, &base);
+    if (status)
         return berth__device_answer(type, status, before, "reserve address space");
-    }
-    if (!*out)
+    if (!base)
         return berth__fail(BERTH_DEVICE_ERROR, "the %s device reserved nothing", type->name);
+    if ((uintptr_t)base % granularity != 0) {
+        (void)type->ops.unreserve(type->self, device, base, size_bytes);
+        return berth__fail(BERTH_DEVICE_ERROR,
+                           "the %s device reserved addresses from %p, in steps of %zu bytes", type->name,
+                           base, granularity);
+    }
+    *out = base;
     berth__device_lives(type, BERTH__DEVICE_BLOCKS, 1);
     return BERTH_OK;
 }
@@ -87,7 +95,8 @@ berth_status berth__device_unreserve(berth_device device, void *base, size_t siz
 berth_status berth__device_map(berth_device device, void *p, size_t size_bytes)
 {
     const berth__device_type *type;
-    berth_status status = check_pieces(device, p, size_bytes, &type);
+    size_t granularity = 0;
+    berth_status status = check_pieces(device, p, size_bytes, &type, &granularity);
     if (status)
         return status;
     uint64_t before = berth__device_before(type);

@@ -122,7 +122,7 @@ static uint32_t choose_cut(const cutter *k, uint64_t cut)
     uint64_t start = start_of(k, cut);
     uint32_t first = rank_from(c, cut + 1), end = rank_from(c, start + k->most_bytes + 1);
     uint32_t half = rank_from(c, start + k->most_bytes / 2);
-    if (first == end)
+    if (first >= end) /* above: an alignment larger than a piece has put its start far below the cut */
         return first;
     uint32_t best = end - 1;
     for (uint32_t rank = end - 1; rank > first && rank > half; rank--)

@@ -215,6 +215,15 @@ static void test_nonsense_is_noticed(void **state)
     assert_false(said("old story"));
     assert_true(said("nonsense"));
     assert_int_equal(berth_last_error()->status, BERTH_DEVICE_LOST);
+    /* Steps that no address can be cut into, and addresses that are not in its own steps. */
+    own.lost = own.wordless = false;
+    own.steps = 3000;
+    assert_int_equal(berth__device_reserve(device, 3000, &p), BERTH_DEVICE_ERROR);
+    assert_true(said("no power of two"));
+    own.steps = (size_t)1 << 40;
+    assert_int_equal(berth__device_reserve(device, (size_t)1 << 40, &p), BERTH_DEVICE_ERROR);
+    assert_true(said("reserved addresses from"));
+    assert_null(p);
     /* Kinds of memory that the table does not name never reach the device. */
     assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_WRITE_COMBINED, 64, 64, NULL, &p),
                      BERTH_UNSUPPORTED);

@@ -106,6 +106,23 @@ static void test_random_plans_in_pieces_of_any_size(void **state)
     }
 }
 
+/* Pieces begin at multiples of the alignment, so none is small enough; a device then refuses it. It ends. */
+static void test_an_alignment_larger_than_a_piece(void **state)
+{
+    (void)state;
+    enum { PLANS = 20, MOST = 60 };
+    berth_plan_allocation a[MOST];
+    uint64_t seed = 5;
+    for (int plan = 0; plan < PLANS; plan++) {
+        berth__plan_content *c = content_of(a, random_plan(&seed, a, MOST));
+        berth__plan_split split;
+        assert_int_equal(berth__plan_split_make(c, c->largest_bytes, (uint64_t)1 << 30, &split), BERTH_OK);
+        check(c, &split, UINT64_MAX, (uint64_t)1 << 30);
+        berth__plan_split_finish(&split);
+        berth__plan_content_release(c);
+    }
+}
+
 /* Where nothing lies across, nothing is moved and nothing is wasted. */
 static void test_clean_cuts_cost_nothing(void **state)
 {
@@ -164,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_plans_in_pieces_of_any_size),
+        cmocka_unit_test(test_an_alignment_larger_than_a_piece),
         cmocka_unit_test(test_clean_cuts_cost_nothing),
         cmocka_unit_test(test_relocated_plans),
     };
