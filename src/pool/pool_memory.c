@@ -61,9 +61,10 @@ berth_status berth__pool_memory_init(berth__pool *pool, size_t reserve_bytes)
     void *base = NULL;
     berth_status status;
     while ((status = berth__device_reserve(pool->device, size, &base)) != BERTH_OK) {
-        if (reserve_bytes || size / 2 < RESERVE_MIN)
+        size_t smaller = berth__align_up(size / 2, granularity);
+        if (reserve_bytes || size / 2 < RESERVE_MIN || smaller == size)
             return status;
-        size = berth__align_up(size / 2, granularity);
+        size = smaller;
     }
     status = berth__arena_prepare(&pool->arena);
     if (!status)
@@ -110,7 +111,7 @@ void berth__pool_memory_finish(berth__pool *pool)
     berth__pool_give_back(pool, 0, UINT64_MAX, NULL);
     for (int attempt = 0; attempt < 2; attempt++) /* what was refused just now, too */
         berth__pool_release_again(pool);
-    while (pool->unreleased)         /* it was said that the device keeps them; their records can go */
+    while (pool->unreleased) /* it was said that the device keeps them; their records can go */
         forget_unreleased(pool, pool->unreleased);
     berth__pool_unlock(pool);
     BERTH_DCHECK(pool->reserved_bytes == 0, "[P2] an idle pool gives all of its memory back");

@@ -224,6 +224,12 @@ static void test_nonsense_is_noticed(void **state)
     assert_int_equal(berth__device_reserve(device, (size_t)1 << 40, &p), BERTH_DEVICE_ERROR);
     assert_true(said("reserved addresses from"));
     assert_null(p);
+    /* A pool asks for half as much while it is refused, and that is never less than a step. */
+    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    berth_allocator *pool = NULL;
+    options.device = device;
+    assert_int_equal(berth_pool_create(&options, &pool), BERTH_DEVICE_ERROR);
+    own.steps = 0;
     /* Kinds of memory that the table does not name never reach the device. */
     assert_int_equal(berth_device_allocate(device, BERTH_MEMORY_WRITE_COMBINED, 64, 64, NULL, &p),
                      BERTH_UNSUPPORTED);
