@@ -52,6 +52,32 @@ static berth_status nothing_is_largest(void *self, berth_device device, berth_me
     return BERTH_OK;
 }
 
+static berth_status registers_anything(void *self, berth_device device, void *p, size_t size_bytes)
+{
+    (void)self, (void)device, (void)p, (void)size_bytes;
+    return BERTH_OK;
+}
+
+static berth_status unregisters_anything(void *self, berth_device device, void *p)
+{
+    (void)self, (void)device, (void)p;
+    return BERTH_OK;
+}
+
+static berth_status count_two(void *self, int32_t *out)
+{
+    (void)self;
+    *out = 2;
+    return BERTH_OK;
+}
+
+static berth_status copies_nothing_between(void *self, berth_device to, void *dst, berth_device from,
+                                           const void *src, size_t size_bytes, berth_stream *on)
+{
+    (void)self, (void)to, (void)dst, (void)from, (void)src, (void)size_bytes, (void)on;
+    return BERTH_OK;
+}
+
 static berth_status locates_the_start(void *self, berth_device device, const void *p, berth_device_place *out)
 {
     (void)self, (void)device;
@@ -386,6 +412,8 @@ static const struct fault {
     {"rich", {.memory = too_much_is_free}},
     {"largest", {.most_bytes = nothing_is_largest}},
     {"located", {.locate = locates_the_start}},
+    {"registered", {.register_host = registers_anything, .unregister_host = unregisters_anything}},
+    {"between", {.count = count_two, .copy_between = copies_nothing_between}},
     {"scrambled",
      {.allocate = allocate_in_arena,
       .release = release_unless_arena,

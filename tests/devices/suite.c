@@ -867,6 +867,68 @@ static void addresses_are_located(void)
     assert_int_equal(berth_device_locate(device, p, &at), BERTH_NOT_FOUND);
 }
 
+/* In the middle of pages, as a program has it. */
+static void memory_of_the_program_is_registered(void)
+{
+    enum { SIZE = 20000 };
+    static unsigned char around[SIZE + 64], back[SIZE];
+    unsigned char *there = around + 3;
+    berth_status status = berth_device_register_host(device, there, SIZE);
+    if (status == BERTH_UNSUPPORTED)
+        check_skip("the device does not register memory of the host");
+    assert_int_equal(status, BERTH_OK);
+    berth_stream *stream = new_stream();
+    unsigned char *p = take(SIZE);
+    fill_pattern(there, SIZE, 21);
+    assert_int_equal(berth_copy(device, p, there, SIZE, BERTH_COPY_HOST_TO_DEVICE, stream, true), BERTH_OK);
+    get(back, p, SIZE);
+    assert_memory_equal(back, there, SIZE);
+    memset(around, 0, sizeof around);
+    assert_int_equal(berth_copy(device, there + 1, p, SIZE - 2, BERTH_COPY_DEVICE_TO_HOST, stream, true),
+                     BERTH_OK);
+    assert_memory_equal(there + 1, back, SIZE - 2);
+    assert_true(there[0] == 0 && there[SIZE - 1] == 0);
+    assert_int_equal(berth_device_unregister_host(device, there), BERTH_OK);
+    assert_true(berth_device_unregister_host(device, there) != BERTH_OK);
+    put(p, there, SIZE); /* which is ordinary memory again */
+    assert_int_equal(berth_device_register_host(device, there, SIZE), BERTH_OK);
+    assert_int_equal(berth_device_unregister_host(device, there), BERTH_OK);
+    give(p, SIZE);
+    berth_stream_destroy(stream);
+}
+
+/* To and from the device behind this one, where there is one and the kind has a way of its own. */
+static void copies_reach_another_device(void)
+{
+    enum { SIZE = 30000 };
+    static unsigned char there[SIZE], back[SIZE];
+    const berth_device other = {device.kind, device.ordinal + 1};
+    int32_t count = 0;
+    void *q = NULL;
+    assert_int_equal(berth_device_count((berth_device_kind)device.kind, &count), BERTH_OK);
+    if (other.ordinal >= count)
+        check_skip("there is no device of the kind behind this one");
+    if (berth_device_allocate(other, BERTH_MEMORY_DEVICE, SIZE, 64, NULL, &q) != BERTH_OK)
+        check_skip("the device behind this one gives no memory");
+    unsigned char *p = take(SIZE);
+    fill_pattern(there, SIZE, 33);
+    put(p, there, SIZE);
+    berth_status status = berth_copy_between(other, q, device, p, SIZE, NULL, false);
+    if (status == BERTH_OK) {
+        assert_int_equal(berth_zero(device, p, SIZE, NULL, false), BERTH_OK);
+        berth_stream *stream = new_stream();
+        assert_int_equal(berth_copy_between(device, p, other, q, SIZE, stream, true), BERTH_OK);
+        berth_stream_destroy(stream);
+        get(back, p, SIZE);
+        assert_memory_equal(back, there, SIZE);
+    }
+    assert_int_equal(berth_device_release(other, BERTH_MEMORY_DEVICE, q, SIZE, NULL), BERTH_OK);
+    give(p, SIZE);
+    if (status == BERTH_UNSUPPORTED)
+        check_skip("the kind has no way of its own between two devices");
+    assert_int_equal(status, BERTH_OK);
+}
+
 static void schedules_at_random(void)
 {
     needs_calls();
@@ -916,6 +978,8 @@ const device_check device_checks[] = {
     {"memory in pieces", memory_in_pieces},
     {"every internal allocation may fail", every_internal_allocation_may_fail},
     {"addresses are located", addresses_are_located},
+    {"memory of the program is registered", memory_of_the_program_is_registered},
+    {"copies reach another device", copies_reach_another_device},
     {"schedules at random", schedules_at_random},
     {NULL, NULL},
 };
