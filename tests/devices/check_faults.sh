@@ -27,11 +27,11 @@ expect eager 'streams are asynchronous'
 expect query_done 'streams are asynchronous'
 expect query_busy 'streams are asynchronous'
 expect event_done 'streams are asynchronous'
-expect event_wait 'streams are asynchronous'
+expect event_wait 'waits last until the end'
 expect event_fresh 'streams are asynchronous'
 expect call_at_once 'streams are asynchronous' 1
 expect everybody 'waits are for one stream only' 1
-expect synchronize 'functions and copies run in order'
+expect synchronize 'waits last until the end'
 expect call_twice 'functions and copies run in order'
 expect deaf 'streams wait for events of others'
 expect deaf_and_mute 'streams take turns by events'

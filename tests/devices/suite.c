@@ -301,6 +301,39 @@ static void streams_are_asynchronous(void)
     give(p, 4);
 }
 
+static void *open_later(void *context)
+{
+    for (int i = 0; i < 5; i++)
+        rest();
+    gate_open(context);
+    return NULL;
+}
+
+/* Who has waited finds the gate open, before which the stream stood. */
+static void waits_last_until_the_end(void)
+{
+    needs_calls();
+    static gate gates[6]; /* a stream may stand there longer than a check that fails */
+    for (size_t i = 0; i < BERTH_COUNT_OF(gates); i++) {
+        berth_stream *stream = new_stream();
+        berth_event *event = new_event();
+        pthread_t opener;
+        gates[i] = (gate)GATE_INIT;
+        assert_int_equal(berth_stream_call(stream, gate_stop, &gates[i]), BERTH_OK);
+        assert_int_equal(berth_event_record(event, stream), BERTH_OK);
+        assert_int_equal(pthread_create(&opener, NULL, open_later, &gates[i]), 0);
+        berth_status status = i % 2 ? berth_stream_synchronize(stream) : berth_event_wait(event);
+        pthread_mutex_lock(&gates[i].lock);
+        bool was_open = gates[i].open;
+        pthread_mutex_unlock(&gates[i].lock);
+        pthread_join(opener, NULL);
+        assert_int_equal(status, BERTH_OK);
+        assert_true(was_open);
+        berth_event_destroy(event);
+        berth_stream_destroy(stream);
+    }
+}
+
 static void waits_are_for_one_stream_only(void)
 {
     needs_calls();
@@ -962,6 +995,7 @@ const device_check device_checks[] = {
     {"zero fills exactly", zero_fills_exactly},
     {"zero bytes and bad input", zero_bytes_and_bad_input},
     {"streams are asynchronous", streams_are_asynchronous},
+    {"waits last until the end", waits_last_until_the_end},
     {"waits are for one stream only", waits_are_for_one_stream_only},
     {"functions and copies run in order", functions_and_copies_run_in_order},
     {"streams wait for events of others", streams_wait_for_events_of_others},
