@@ -44,8 +44,11 @@ static berth_allocator *make_host_cache_on_device(void)
 {
     berth_host_cache_options options = BERTH_HOST_CACHE_OPTIONS_INIT;
     berth_allocator *a = NULL;
+    berth_device_info info = {.struct_size = sizeof info};
     options.device = device;
-    assert_int_equal(berth_host_cache_create(&options, &a), BERTH_OK);
+    assert_int_equal(berth_device_describe(device, &info), BERTH_OK);
+    berth_status status = berth_host_cache_create(&options, &a);
+    assert_int_equal(status, info.memory_kinds >> BERTH_MEMORY_PINNED & 1 ? BERTH_OK : BERTH_UNSUPPORTED);
     return a;
 }
 

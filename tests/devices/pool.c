@@ -53,9 +53,11 @@ static void reuse_never_overtakes_a_stream(void)
     options.device = device;
     berth_allocator *pool = NULL;
     assert_int_equal(berth_pool_create(&options, &pool), BERTH_OK);
-    berth_stream *streams[STREAMS];
-    for (size_t i = 0; i < STREAMS; i++)
-        assert_int_equal(berth_stream_create(device, &streams[i]), BERTH_OK);
+    berth_stream *streams[STREAMS] = {NULL};
+    for (size_t i = 0; i < STREAMS; i++) { /* on a device without streams everything is done at once */
+        berth_status status = berth_stream_create(device, &streams[i]);
+        assert_true(status == BERTH_OK || status == BERTH_UNSUPPORTED);
+    }
     struct step *steps = calloc(STEPS, sizeof *steps);
     uint64_t random = 7;
     for (size_t i = 0; i < STEPS; i++) {
@@ -68,7 +70,7 @@ static void reuse_never_overtakes_a_stream(void)
         run_step(pool, step, streams[next_random(&random) % STREAMS], next_random(&random) % 2);
     }
     for (size_t i = 0; i < STREAMS; i++)
-        assert_int_equal(berth_stream_synchronize(streams[i]), BERTH_OK);
+        assert_true(!streams[i] || berth_stream_synchronize(streams[i]) == BERTH_OK);
     for (size_t i = 0; i < STEPS; i++) {
         assert_memory_equal(steps[i].in, steps[i].out, steps[i].size_bytes);
         free(steps[i].in);
