@@ -237,9 +237,10 @@ berth_status berth_device_release(berth_device device, berth_memory_kind kind, v
         return berth__fail(BERTH_INVALID_ARGUMENT, "the size of the block at %p is missing", p);
     uint64_t before = berth__device_before(type);
     status = type->ops.release(type->self, device, kind, p, size_bytes, stream);
+    status = berth__device_answer(type, status, before, "release memory");
     if (BERTH_LIKELY(!status || status == BERTH_DEVICE_LOST)) /* nobody gets that back either */
         berth__device_lives(type, BERTH__DEVICE_BLOCKS, -1);
-    return berth__device_answer(type, status, before, "release memory");
+    return status;
 }
 
 berth_status berth_copy(berth_device device, void *dst, const void *src, size_t size_bytes,

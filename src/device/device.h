@@ -69,7 +69,8 @@ berth_status berth__device_find_to_give_back(berth_device device, berth_stream *
  * BERTH_INVALID_ARGUMENT with words for a table that is short, half filled or named badly. */
 berth_status berth__device_ops_complete(berth_device_ops *out, const berth_device_ops *given);
 
-/* Counts of what lives of a registered kind. Threads with a number below OWN have a cell to themselves, so that counting
+/* Counts of what lives of a registered kind. Who counts down touches nothing of the kind afterwards: another thread may see
+ * that nothing lives, and unregister it. Threads with a number below OWN have a cell to themselves, so that counting
  * costs no more than a plain addition; the others share the last. Only the sum means something. */
 typedef enum berth__device_thing {
     BERTH__DEVICE_BLOCKS,
@@ -95,11 +96,11 @@ static inline void berth__device_lives(const berth__device_type *type, berth__de
     uint32_t thread = berth__thread();
     if (BERTH_UNLIKELY(thread >= BERTH__DEVICE_OWN_CELLS)) {
         atomic_fetch_add_explicit(&type->live->cells[BERTH__DEVICE_OWN_CELLS].things[thing], by,
-                                  memory_order_relaxed);
+                                  memory_order_release);
         return;
     }
     _Atomic int64_t *own = &type->live->cells[thread].things[thing]; /* nobody else writes it */
-    atomic_store_explicit(own, atomic_load_explicit(own, memory_order_relaxed) + by, memory_order_relaxed);
+    atomic_store_explicit(own, atomic_load_explicit(own, memory_order_relaxed) + by, memory_order_release);
 }
 
 /* The start of every backend's stream. */

@@ -87,9 +87,10 @@ berth_status berth__device_unreserve(berth_device device, void *base, size_t siz
         return status;
     uint64_t before = berth__device_before(type);
     status = type->ops.unreserve(type->self, device, base, size_bytes);
+    status = berth__device_answer(type, status, before, "give back address space");
     if (!status || status == BERTH_DEVICE_LOST)
         berth__device_lives(type, BERTH__DEVICE_BLOCKS, -1);
-    return berth__device_answer(type, status, before, "give back address space");
+    return status;
 }
 
 berth_status berth__device_map(berth_device device, void *p, size_t size_bytes)

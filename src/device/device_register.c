@@ -41,7 +41,7 @@ static int64_t live_sum(const berth__device_live *live, berth__device_thing thin
 {
     int64_t sum = 0;
     for (size_t i = 0; i <= BERTH__DEVICE_OWN_CELLS; i++)
-        sum += atomic_load_explicit(&live->cells[i].things[thing], memory_order_relaxed);
+        sum += atomic_load_explicit(&live->cells[i].things[thing], memory_order_acquire);
     return sum;
 }
 

@@ -14,6 +14,7 @@
 #include "berth/berth.h"
 #include "core/after.h"
 #include "device/device.h"
+#include "scale.h"
 
 /* ---- The device: the processor's table, which counts its calls ---------------------------------------- */
 
@@ -335,7 +336,7 @@ static void every_few_calls(bool pieces, bool calls, berth_status with)
     berth_log_set(NULL, NULL, BERTH_LOG_NONE);
     long first = 1 + pieces + 2 * calls, nth = first;
     while (run_with(&table, nth, with))
-        nth += 19;
+        nth += 19 * SCALE;
     assert_true(nth > 100); /* there are some hundred calls */
     berth_log_set(NULL, NULL, BERTH_LOG_WARNING);
 }
