@@ -120,6 +120,16 @@ berth_status berth__planned_free_foreign(berth__planned *p, void *pointer, size_
     return !status ? try_free(p, pointer, NULL) : status;
 }
 
+bool berth__planned_owns_block(berth__planned *p, const void *pointer)
+{
+    if (BERTH_LIKELY(!berth__planned_may_own(p, pointer)))
+        return false;
+    berth__planned_lock(p);
+    bool owned = berth__block_find(p, pointer) != NULL;
+    berth__planned_unlock(p);
+    return owned;
+}
+
 /* Whose a pointer is, seen from the calling thread. */
 typedef enum whose {
     NOT_OURS,

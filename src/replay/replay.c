@@ -468,7 +468,7 @@ berth_status berth__replay_deallocate(berth__replay *r, void *p, size_t size_byt
     if (in_block(r, p))
         return free_planned(r, (uintptr_t)p - (uintptr_t)r->head.base, stream);
     uint64_t size = size_bytes;
-    bool ours = berth__planned_may_own(r->planned, p); /* another scope's straggler: it is counted there */
+    bool ours = berth__planned_owns_block(r->planned, p); /* another scope's straggler: it is counted there */
     if (r->fallback.count && berth__handed_take(&r->fallback, p, &size)) {
         BERTH_DCHECK(r->fallback_live >= size, "[R11] what is freed was counted");
         berth__replay_measure_now(r);

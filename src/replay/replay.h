@@ -232,6 +232,8 @@ static inline bool berth__planned_may_own(const berth__planned *planned, const v
     return (uintptr_t)pointer >= atomic_load_explicit(&planned->low, memory_order_relaxed) &&
            (uintptr_t)pointer < atomic_load_explicit(&planned->high, memory_order_relaxed);
 }
+/* Whether a pointer that may be used lies in a block. */
+bool berth__planned_owns_block(berth__planned *planned, const void *pointer);
 /* Drops a keeper; the last one frees the allocator. */
 void berth__planned_drop(berth__planned *planned);
 

@@ -10,15 +10,22 @@ typedef struct house {
     berth_plan *plan;
 } house;
 
-static void house_begin(house *h)
+static void house_begin_over(house *h, berth_allocator *source)
 {
     berth_tracking_options options = BERTH_TRACKING_OPTIONS_INIT;
     options.track_sizes = true;
-    assert_int_equal(berth_cpu_allocator_create(NULL, &h->source), BERTH_OK);
+    h->source = source;
     assert_int_equal(berth_scope_meter_create(h->source, &h->metered), BERTH_OK);
     assert_int_equal(berth_tracking_create(h->metered, &options, &h->tracked), BERTH_OK);
     assert_int_equal(berth_plan_create(&h->plan), BERTH_OK);
     assert_int_equal(berth_planned_create(h->tracked, h->plan, &h->planned), BERTH_OK);
+}
+
+static void house_begin(house *h)
+{
+    berth_allocator *source = NULL;
+    assert_int_equal(berth_cpu_allocator_create(NULL, &source), BERTH_OK);
+    house_begin_over(h, source);
 }
 
 static void house_end(house *h)
@@ -169,6 +176,50 @@ static void test_what_outlives_its_run_counts_until_it_is_freed(void **state)
     assert_int_equal(stats_of(&h).bytes_in_use, 0);
     assert_int_equal(berth_scope_held_bytes(&scope), 0);
     berth_scope_end(&scope);
+    house_end(&h);
+}
+
+/* A pool takes the lowest place that fits, so that what a run has beside its block can lie between that and where another block
+ * lay: an address there tells nothing. */
+static void test_what_lies_between_blocks_counts(void **state)
+{
+    (void)state;
+    enum { BIG = 64 * UNIT };
+    house h;
+    berth_allocator *pool = NULL;
+    assert_int_equal(berth_pool_create(NULL, &pool), BERTH_OK);
+    house_begin_over(&h, pool);
+    BERTH_RECORD(h.planned)
+    {
+        put(&h, get(&h, BIG));
+    }
+    void *first = NULL;
+    BERTH_REPLAY(h.planned, NULL)
+    {
+        first = get(&h, BIG);
+        put(&h, first);
+    }
+    void *wall = get(&h, BIG);
+    BERTH_RECORD(h.planned)
+    {
+        put(&h, get(&h, 4 * BIG));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(berth_stats_clear(h.planned), BERTH_OK);
+        BERTH_REPLAY(h.planned, NULL)
+        {
+            void *planned = get(&h, 4 * BIG);
+            void *beside = get(&h, BIG);
+            assert_true(first <= beside && beside < wall && wall < planned);
+            put(&h, beside);
+            put(&h, planned);
+            if (i == 1)
+                put(&h, wall);
+            put(&h, get(&h, 2 * BIG));
+        }
+        assert_int_equal(stats_of(&h).max_bytes_in_use, 6 * BIG);
+    }
+    assert_int_equal(stats_of(&h).bytes_in_use, 0);
     house_end(&h);
 }
 
@@ -375,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_a_run_in_step),
         cmocka_unit_test(test_scopes_see_what_is_replayed),
         cmocka_unit_test(test_what_outlives_its_run_counts_until_it_is_freed),
+        cmocka_unit_test(test_what_lies_between_blocks_counts),
         cmocka_unit_test(test_what_is_live_is_shown),
         cmocka_unit_test(test_another_thread_sees_a_run),
         cmocka_unit_test(test_any_program),
