@@ -3,7 +3,9 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -119,29 +121,35 @@ void free_raw(void *p)
     std::abort(); // TORCH_CHECK has thrown
 }
 
+// A block of the stack's for a tensor of so many bytes, and so many before and after it that belong to nobody.
+c10::DataPtr allocate_in(stack *s, std::size_t bytes, std::size_t before_it, std::size_t after_it)
+{
+    const std::size_t around = before_it + after_it;
+    const std::size_t size = bytes <= SIZE_MAX - around ? bytes + around : SIZE_MAX;
+    void *p = nullptr;
+    berth_request request = BERTH_REQUEST_INIT;
+    if (C10_UNLIKELY(s->python_frames != 0)) // before the gate: who forks may hold the GIL
+        request.label = berth_torch_python_stack(s->python_frames);
+    if (C10_UNLIKELY(tracing_is_on()))
+        tracing_prepare();
+    const fork_gate inside;
+    idle_note_use();
+    berth_status status = berth_allocate(s->top, size, BERTH_ALIGNMENT, &request, &p);
+    if (C10_UNLIKELY(status))
+        refuse(bytes, status);
+    if (C10_UNLIKELY(tracing_is_on()))
+        tracing_allocated(s->top, p, size);
+    c10::profiledCPUMemoryReporter().New(p, size); // for torch.profiler(profile_memory=True)
+    return {static_cast<char *>(p) + before_it, p, s->free, c10::Device(c10::DeviceType::CPU)};
+}
+
 class berth_cpu_allocator final : public c10::Allocator
 {
   public:
     c10::DataPtr allocate(std::size_t bytes) ALLOCATE_CONST override
     {
         stack *s = serving.load(std::memory_order_acquire);
-        if (C10_UNLIKELY(!s))
-            return before->allocate(bytes);
-        void *p = nullptr;
-        berth_request request = BERTH_REQUEST_INIT;
-        if (C10_UNLIKELY(s->python_frames != 0)) // before the gate: who forks may hold the GIL
-            request.label = berth_torch_python_stack(s->python_frames);
-        if (C10_UNLIKELY(tracing_is_on()))
-            tracing_prepare();
-        const fork_gate inside;
-        idle_note_use();
-        berth_status status = berth_allocate(s->top, bytes, BERTH_ALIGNMENT, &request, &p);
-        if (C10_UNLIKELY(status))
-            refuse(bytes, status);
-        if (C10_UNLIKELY(tracing_is_on()))
-            tracing_allocated(s->top, p, bytes);
-        c10::profiledCPUMemoryReporter().New(p, bytes); // for torch.profiler(profile_memory=True)
-        return {p, p, s->free, c10::Device(c10::DeviceType::CPU)};
+        return C10_LIKELY(s != nullptr) ? allocate_in(s, bytes, 0, 0) : before->allocate(bytes);
     }
 
     c10::DeleterFnPtr raw_deleter() const override
@@ -156,6 +164,62 @@ class berth_cpu_allocator final : public c10::Allocator
     }
 #endif
 };
+
+// ---- Tensors of QNNPACK and XNNPACK ------------------------------------------------------------------------------
+
+// Their kernels read a little before and behind a tensor, so libtorch has a second CPU allocator for them, which leaves this
+// much room.
+constexpr std::size_t room_before = c10::gAlignment, room_after = 16;
+
+// libtorch's own, as it was.
+alignas(c10::Allocator) unsigned char mobile_kept[sizeof(c10::Allocator)];
+c10::Allocator *mobile_before()
+{
+    return reinterpret_cast<c10::Allocator *>(mobile_kept);
+}
+
+class berth_mobile_allocator final : public c10::Allocator
+{
+  public:
+    c10::DataPtr allocate(std::size_t bytes) ALLOCATE_CONST override
+    {
+        stack *s = serving.load(std::memory_order_acquire);
+        if (C10_UNLIKELY(!s))
+            return mobile_before()->allocate(bytes);
+        if (bytes == 0)
+            return {nullptr, c10::Device(c10::DeviceType::CPU)};
+        return allocate_in(s, bytes, room_before, room_after);
+    }
+
+    c10::DeleterFnPtr raw_deleter() const override
+    {
+        return &free_raw;
+    }
+
+#if TORCH_AT_LEAST(2, 1)
+    void copy_data(void *to, const void *from, std::size_t bytes) const override
+    {
+        default_copy_data(to, from, bytes);
+    }
+#endif
+};
+
+// That one cannot be set. Kernels know it by its address, to see whether a tensor has the room, so it must stay where it is; and
+// it is nothing but the pointer to its operations, which becomes ours. What it has allocated goes back by functions of its own.
+// Returns what it was.
+c10::Allocator *take_over_mobile()
+{
+    static_assert(sizeof(c10::Allocator) == sizeof(void *) &&
+                      sizeof(berth_mobile_allocator) == sizeof(c10::Allocator),
+                  "an allocator is nothing but a pointer to its operations");
+    static berth_mobile_allocator *const ours = new berth_mobile_allocator;
+    c10::Allocator *theirs = c10::GetDefaultMobileCPUAllocator();
+    std::memcpy(mobile_kept, static_cast<void *>(theirs), sizeof mobile_kept);
+    void *operations;
+    std::memcpy(&operations, static_cast<void *>(ours), sizeof operations);
+    __atomic_store_n(reinterpret_cast<void **>(theirs), operations, __ATOMIC_RELEASE);
+    return mobile_before();
+}
 
 // Above whatever a program has set; libtorch's own has 0.
 constexpr std::uint8_t priority = 100;
@@ -356,8 +420,12 @@ berth_status berth_torch_install(const berth_torch_options *options)
     stack *old = latest.exchange(s, std::memory_order_acq_rel);
     serving.store(s, std::memory_order_release);
     if (c10::GetCPUAllocator() != instance()) {
-        if (!before)
+        if (!before) {
             before = c10::GetCPUAllocator();
+            c10::Allocator *mobile = take_over_mobile();
+            if (before == c10::GetDefaultMobileCPUAllocator()) // a program's choice, which is ours by now
+                before = mobile;
+        }
         c10::SetCPUAllocator(instance(), priority);
     }
     {

@@ -1,7 +1,9 @@
 """Small models of the kinds that people run: built with random weights, the same every time."""
 import random
+import warnings
 
 import torch
+import torch.ao.quantization as ao
 from torch import nn
 
 
@@ -63,6 +65,30 @@ def optimiser_step(model, x, target):
     return run
 
 
+class Quantised(nn.Module):
+    """Convolutions between two stubs; quantised() makes it one of whole numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave, self.add = ao.QuantStub(), ao.DeQuantStub(), nn.quantized.FloatFunctional()
+        self.first, self.second = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU()), nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        x = self.first(self.enter(x))
+        return self.leave(self.add.add(nn.functional.max_pool2d(self.second(x), 2), nn.functional.max_pool2d(x, 2)))
+
+
+def quantised(model, x):
+    """The model statically quantised for QNNPACK."""
+    torch.backends.quantized.engine = "qnnpack"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what PyTorch says of its observers
+        model.eval().qconfig = ao.get_default_qconfig("qnnpack")
+        model = ao.prepare(model)
+        model(x)
+        return ao.convert(model)
+
+
 class Last(nn.Module):
     """A recurrent model's output at the last step, in one layer."""
 
@@ -109,10 +135,12 @@ def all_runs():
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
     lstm = nn.LSTM(32, 64, 2, batch_first=True)
     mlp = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+    image = torch.rand(2, 3, 24, 24)
     return {
         "mobilenet_v2": inference(torchvision.models.mobilenet_v2(), torch.rand(1, 3, 160, 160)),
         "unet": inference(UNet(), torch.rand(1, 3, 64, 64)),
         "transformer": inference(nn.TransformerEncoder(layer, 3), torch.rand(2, 24, 64)),
         "lstm": inference(lstm, torch.rand(2, 20, 32)),
+        "quantised": inference(quantised(Quantised(), image), image),
         "training_step": training_step(mlp, torch.rand(16, 64), torch.arange(16) % 10),
     }

@@ -59,6 +59,34 @@ class Models(unittest.TestCase):
     def test_lstm(self):
         self.check_model("lstm")
 
+    def test_quantised(self):
+        """QNNPACK's tensors come from libtorch's other CPU allocator."""
+        torch.backends.quantized.engine = "qnnpack"
+        before, size = berth_torch.memory_allocated(), 1 << 20
+        values = torch.full((size,), 3.0)
+        kept = torch.quantize_per_tensor(values, 0.5, 0, torch.quint8)
+        self.assertGreaterEqual(berth_torch.memory_allocated() - before, 5 * size)
+        berth_torch.disable()
+        other = torch.quantize_per_tensor(values, 0.5, 0, torch.quint8)
+        berth_torch.enable()
+        self.assertTrue(torch.equal(kept.int_repr(), other.int_repr()))
+        del kept, other, values
+        self.assertEqual(berth_torch.memory_allocated(), before)
+        self.check_model("quantised")
+
+    def test_kernels_that_read_beside_a_tensor(self):
+        """A convolution of XNNPACK copies its input to where there is room behind it; results stay the same."""
+        prepack, run = torch.ops.prepacked.conv2d_clamp_prepack, torch.ops.prepacked.conv2d_clamp_run
+        torch.manual_seed(1)
+        image, weight = torch.rand(1, 3, 9, 9), torch.rand(8, 3, 3, 3)
+        packed = prepack(weight, None, [1, 1], [1, 1], [1, 1], 1, 0.0, 5.0)
+        berth_torch.disable()
+        expected = run(image, packed)
+        berth_torch.enable()
+        allocated = berth_torch.stats()["num_allocs"]
+        self.assertTrue(torch.equal(run(image, packed), expected))
+        self.assertGreater(berth_torch.stats()["num_allocs"] - allocated, 1)
+
     def test_training_step(self):
         self.check_model("training_step")
 
