@@ -216,6 +216,14 @@ class Leaving(unittest.TestCase):
             with self.subTest(function.__name__):
                 self.all_interrupts(function)
 
+    def test_an_interrupted_call_leaves_nothing_open(self):
+        run, x, count = berth_torch.planned(twice, warm_up=0), torch.ones(9), 1
+        while interrupt_at(count, lambda: run(x)):
+            self.assertEqual(berth_torch.abandon(), 0, f"line {count}")
+            self.assertTrue(gc.isenabled(), f"line {count}")
+            count += 1
+        self.assertGreater(count, 20)
+
     def test_one_object_for_all_threads(self):
         scope, failures = berth_torch.replay(recorded()), []
 

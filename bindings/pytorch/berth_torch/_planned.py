@@ -139,17 +139,22 @@ class _Scope:
                 self._report = self._inner.__enter__()
             return None if isinstance(self._inner, record) else self._report
         except BaseException:  # an interrupt after the other has begun
-            if self._inner is not None:
-                self._inner._abandon_own()
+            self.abandon()
             raise
 
+    def abandon(self):
+        """Ends what an interrupt has left open: one that came before the first line of __exit__, or right after __enter__."""
+        if self._inner is not None:
+            self._inner._abandon_own()
+
     def __exit__(self, error, *rest):
-        inner, self._inner = self._inner, None
+        inner = self._inner
         if inner is None:
             if not self._within:
                 self._owner._warmed(self._key)
             return False
         result = inner.__exit__(error, *rest)
+        self._inner = None  # not before: abandon() must find it
         if error is None:
             self._owner._ended(self._key, self._report)
         return result
@@ -226,8 +231,12 @@ class planned:
         trains = None if self._module is None else self._module.training
         own = (self._own_key, _instance(args[0]), _key_of(args[1:])) if self._is_method and args else \
             (self._own_key, trains, _key_of(args))
-        with _Scope(self, (*own, torch.is_grad_enabled(), torch.is_autocast_cpu_enabled(), _key_of(kwargs))):
-            return self._function(*args, **kwargs)
+        scope = _Scope(self, (*own, torch.is_grad_enabled(), torch.is_autocast_cpu_enabled(), _key_of(kwargs)))
+        try:
+            with scope:
+                return self._function(*args, **kwargs)
+        finally:
+            scope.abandon()
 
     def __set_name__(self, owner, name):
         self._is_method = True
