@@ -175,6 +175,7 @@ void berth__allocator_init(berth_allocator *a, const berth_allocator_ops *ops, v
     a->follows_streams = ops->record_use != NULL;
     a->grain_bytes = 0;
     a->in_use = NULL;
+    a->word_of = NULL;
     a->show_stats = NULL;
     a->inner = NULL;
     atomic_init(&a->references, 1);

@@ -57,6 +57,10 @@ struct berth_allocator {
     uint64_t (*in_use)(void *self);
     void *in_use_self;
     void (*show_stats)(void *self, bool show); /* NULL: its figures cannot be switched this way */
+    /* The word that each live block has for whoever stands around the allocator and counts, 0 while nobody wrote to it, and
+     * what was asked for; NULL if no live block starts at `p`. The caller has the block. NULL: its blocks have no such word. */
+    uint64_t *(*word_of)(void *self, const void *p, size_t *requested_bytes);
+    void *word_self;
     berth_allocator *inner; /* whom a decorator stands around; NULL: it is none. The decorator's reference */
 };
 

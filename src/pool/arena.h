@@ -77,6 +77,7 @@ struct berth__span {
     berth__index *index;         /* NULL: taken */
     berth__span *left, *right;   /* in the index */
     void *uses;                  /* the streams that use it, as the holder keeps them */
+    uint64_t word;               /* live: of whoever stands around the holder */
 };
 
 enum { BERTH__ARENA_SLABS = 24 };

@@ -640,6 +640,19 @@ BERTH_HOT berth_status berth__pool_deallocate(void *self, void *p, size_t size_b
     return BERTH_LIKELY(put) ? BERTH_OK : deallocate_general(pool, p, size_bytes, NULL);
 }
 
+uint64_t *berth__pool_word_of(void *self, const void *p, size_t *requested_bytes)
+{
+    berth__pool *pool = self;
+    const berth__memo *memo = &berth__thread_memos.device_pool;
+    const uintptr_t address = berth__untag((uintptr_t)p);
+    berth__span *span = memo->key == pool->number ? ((berth__tcache *)memo->value)->last : &no_span;
+    if (!is_live_at(span, address) && !(span = find_live(pool, address)) &&
+        !(span = find_live_in_segments(pool, address)))
+        return NULL;
+    *requested_bytes = span->requested_bytes;
+    return &span->word;
+}
+
 /* In place as long as the block stays the same size; the front moves others. */
 berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
                                     const berth_request *request, void **out)

@@ -184,6 +184,7 @@ static inline void berth__pool_hide(const berth__pool *pool, const void *p, size
 berth_status berth__pool_allocate(void *self, size_t size_bytes, size_t alignment,
                                   const berth_request *request, void **out);
 berth_status berth__pool_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream);
+uint64_t *berth__pool_word_of(void *self, const void *p, size_t *requested_bytes);
 berth_status berth__pool_reallocate(void *self, void *p, size_t old_bytes, size_t new_bytes, size_t alignment,
                                     const berth_request *request, void **out);
 

@@ -398,6 +398,8 @@ berth_status berth_pool_create(const berth_pool_options *options, berth_allocato
     pool->base.show_stats = pool_show_stats;
     pool->base.in_use = pool_in_use;
     pool->base.in_use_self = pool;
+    pool->base.word_of = berth__pool_word_of;
+    pool->base.word_self = pool;
     berth__pool_enlist(pool);
     *out = &pool->base;
     return BERTH_OK;

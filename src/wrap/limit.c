@@ -165,6 +165,20 @@ static berth_status known_deallocate(void *self, void *p, size_t size_bytes, ber
                                                                           : known_give_slow(l, known);
 }
 
+/* Over one whose blocks have a word: the size that was asked for stands beside it. */
+static berth_status asked_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    struct limit *l = self;
+    berth_allocator *inner = l->base.base.inner;
+    size_t known = 0; /* of what is not live, which the inner allocator refuses */
+    (void)inner->word_of(inner->word_self, p, &known);
+    berth_status status = berth__deallocate(inner, p, size_bytes, stream);
+    if (BERTH_UNLIKELY(status))
+        return known_not_freed(l, known, status);
+    return BERTH_LIKELY(berth__quota_give_fast(&l->budget->quota, known)) ? BERTH_OK
+                                                                          : known_give_slow(l, known);
+}
+
 static berth_status limit_allocate(void *self, size_t size_bytes, size_t alignment,
                                    const berth_request *request, void **out)
 {
@@ -242,8 +256,10 @@ berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, be
     if (!l)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's handle");
     berth_allocator_ops ops = {
-        .allocate = inner->header ? known_allocate : limit_allocate,
-        .deallocate = inner->header ? known_deallocate : limit_deallocate,
+        .allocate = inner->header || inner->word_of ? known_allocate : limit_allocate,
+        .deallocate = inner->header    ? known_deallocate
+                      : inner->word_of ? asked_deallocate
+                                       : limit_deallocate,
         .destroy = limit_destroy,
         .stats = limit_stats,
         .clear_stats = limit_clear_stats,
@@ -253,6 +269,8 @@ berth_status berth_limit_create(berth_allocator *inner, berth_budget *budget, be
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a limit's map");
     }
     l->base.base.base.header = inner->header;
+    l->base.base.base.word_of = inner->word_of;
+    l->base.base.base.word_self = inner->word_self;
     l->base.base.base.in_use = inner->in_use; /* its own figures are others */
     l->base.base.base.in_use_self = inner->in_use_self;
     l->budget = berth_budget_retain(budget);

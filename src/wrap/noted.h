@@ -11,7 +11,8 @@
  * is in a map [W5]. Elsewhere (device memory, addresses without memory) notes are in a
  * map, and also over an inner allocator that tracks sizes: it shows its blocks to others, who must see what
  * the caller has. A decorator that needs the size only asks such an allocator, and adds nothing; nor does it
- * over a source that knows its blocks' sizes in a header. */
+ * over a source that knows its blocks' sizes in a header. Where the inner allocator's record of a block has a word
+ * for others (word_of: the pool), there is no note at all. */
 #ifndef BERTH_WRAP_NOTED_H
 #define BERTH_WRAP_NOTED_H
 

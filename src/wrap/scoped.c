@@ -101,6 +101,72 @@ static berth_status tagged_deallocate(void *self, void *p, size_t size_bytes, be
     return BERTH_OK;
 }
 
+/* ---- Over others whose blocks have a word: it is the account's number ------------------------------- */
+
+BERTH__COLD static berth_status word_and_add(uint64_t *word, size_t size_bytes, const berth_request *request)
+{
+    *word = berth__account_find(request);
+    berth__account_add(*word, size_bytes);
+    return BERTH_OK;
+}
+
+static berth_status worded_allocate(void *self, size_t size_bytes, size_t alignment,
+                                    const berth_request *request, void **out)
+{
+    berth__noted *w = self;
+    berth_allocator *inner = w->base.inner;
+    size_t asked = 0;
+    berth_status status = berth__allocate(inner, size_bytes, alignment, request, out);
+    if (BERTH_UNLIKELY(status))
+        return status;
+    uint64_t *word = inner->word_of(inner->word_self, *out, &asked);
+    if (!BERTH_ASSERT(word, "[M10] what was just handed out is live"))
+        return BERTH_OK;
+    const berth__memo *memo = &berth__thread_memos.scope;
+    if (BERTH_UNLIKELY(request->label || !memo->slot))
+        return word_and_add(word, size_bytes, request);
+    *word = memo->key >> BERTH__TAG_SHIFT;
+    if (BERTH_UNLIKELY(!berth__quota_take_at(memo->slot, size_bytes)))
+        return add_to_account(memo->key, size_bytes);
+    berth__holder_add(memo->value, size_bytes);
+    return BERTH_OK;
+}
+
+/* What is refused and stays live, as where the size is not the block's, keeps its account; it may be another's by now. */
+BERTH__COLD static berth_status worded_not_freed(berth_allocator *inner, const void *p, uint64_t tag,
+                                                 size_t asked, berth_status status)
+{
+    if (berth__free_is_done(status)) {
+        berth__account_sub(tag, asked);
+        return status;
+    }
+    uint64_t *word = inner->word_of(inner->word_self, p, &asked);
+    if (word && *word == 0)
+        *word = tag;
+    return status;
+}
+
+static berth_status worded_deallocate(void *self, void *p, size_t size_bytes, berth_stream *stream)
+{
+    berth__noted *w = self;
+    berth_allocator *inner = w->base.inner;
+    size_t asked = 0;
+    uint64_t *word = inner->word_of(inner->word_self, p, &asked), tag = word ? *word : 0;
+    if (word) /* nobody's, should it be allocated past us */
+        *word = 0;
+    berth_status status = berth__deallocate(inner, p, size_bytes, stream);
+    if (BERTH_UNLIKELY(status))
+        return worded_not_freed(inner, p, tag, asked, status);
+    const berth__memo *memo = &berth__thread_memos.scope;
+    if (BERTH_UNLIKELY(tag << BERTH__TAG_SHIFT != memo->key || !memo->slot)) {
+        berth__account_sub(tag, asked);
+        return BERTH_OK;
+    }
+    berth__quota_give_at(memo->slot, asked);
+    berth__holder_sub_own(memo->value, asked);
+    return BERTH_OK;
+}
+
 /* ---- Over others: a note tells the account ---------------------------------------------------------- */
 
 static berth_status scoped_allocate(void *self, size_t size_bytes, size_t alignment,
@@ -137,13 +203,17 @@ berth_status berth_scope_meter_create(berth_allocator *inner, berth_allocator **
     berth__noted *w = berth__heap_aligned(sizeof *w, 64);
     if (!w)
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a scope meter's handle");
-    bool tags = inner->header == BERTH__HEADER_PLAIN;
+    bool tags = inner->header == BERTH__HEADER_PLAIN, words = !tags && inner->word_of;
     berth_allocator_ops ops = {
-        .allocate = tags ? tagged_allocate : scoped_allocate,
-        .deallocate = tags ? tagged_deallocate : scoped_deallocate,
+        .allocate = tags    ? tagged_allocate
+                    : words ? worded_allocate
+                            : scoped_allocate,
+        .deallocate = tags    ? tagged_deallocate
+                      : words ? worded_deallocate
+                              : scoped_deallocate,
         .destroy = scoped_destroy,
     };
-    if (!berth__noted_init(w, &ops, inner, tags)) {
+    if (!berth__noted_init(w, &ops, inner, tags || words)) {
         berth__heap_free(w);
         return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for a scope meter's map");
     }

@@ -447,6 +447,50 @@ static void a_tagged_block_moves_and_answers(void **state)
     berth_allocator_release(system);
 }
 
+/* Over a pool the record of a block has a word for the account, so that counting takes no memory and no lock. */
+static void a_block_of_a_pool_bears_its_account(void **state)
+{
+    (void)state;
+    berth_budget *budget = NULL;
+    berth_allocator *pool = NULL, *limit = NULL;
+    assert_int_equal(berth_pool_create(NULL, &pool), BERTH_OK);
+    assert_int_equal(berth_budget_create(5000, &budget), BERTH_OK);
+    assert_int_equal(berth_limit_create(pool, budget, &limit), BERTH_OK);
+    berth_allocator *a = new_meter(limit);
+    berth_scope_clear();
+    BERTH_SCOPE("worded")
+    {
+        give(a, take(a, 1000));
+        berth__heap_fail_at(1, true);
+        void *p = NULL;
+        berth_status status = berth_allocate(a, 900, 64, NULL, &p);
+        assert_int_equal(berth__heap_fail_left(), 1); /* nothing was asked for */
+        berth__heap_fail_at(0, false);
+        assert_int_equal(status, BERTH_OK);
+        assert_int_equal(figures_of("worded").bytes_in_use, 900);
+        assert_int_equal(berth_budget_in_use(budget), 900);
+        assert_int_equal(berth_deallocate(a, p, 800, NULL),
+                         BERTH_BAD_FREE); /* it has another size, and stays */
+        assert_int_equal(figures_of("worded").bytes_in_use, 900);
+        assert_int_equal(berth_budget_in_use(budget), 900);
+        BERTH_SCOPE("elsewhere")
+        {
+            give(a, p);
+            assert_int_equal(berth_deallocate(a, p, 0, NULL), BERTH_BAD_FREE);
+        }
+        assert_int_equal(figures_of("worded").bytes_in_use, 0);
+        assert_int_equal(berth_budget_in_use(budget), 0);
+        void *beside = take(pool, 900); /* where the other was, and nobody's */
+        assert_ptr_equal(beside, p);
+        give(pool, beside);
+        assert_int_equal(figures_of("worded").bytes_in_use, 0);
+        assert_int_equal(figures_of("worded").max_bytes_in_use, 1000);
+    }
+    berth_allocator_release(a);
+    berth_allocator_release(pool);
+    berth_budget_release(budget);
+}
+
 enum { CROWD = 50 };
 
 struct crowd {
@@ -598,6 +642,7 @@ int main(void)
         cmocka_unit_test(a_clear_reaches_other_threads),
         cmocka_unit_test(meters_and_limits_stack),
         cmocka_unit_test(a_tagged_block_moves_and_answers),
+        cmocka_unit_test(a_block_of_a_pool_bears_its_account),
         cmocka_unit_test(more_threads_than_a_label_has_room_for),
         cmocka_unit_test(free_running_threads_stay_in_bounds),
         cmocka_unit_test(a_new_thread_starts_from_nothing),
