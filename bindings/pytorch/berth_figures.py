@@ -3,9 +3,11 @@
     berth_figures.main(make_run, "name")    # make_run() gives a function that runs the model once and keeps nothing
     berth_figures.main(make_run, "name", plans_itself=True)    # make_run(berth_torch.planned) gives one that plans by itself
 
-Each allocator has a process of its own, which is the same program with the allocator's name as one more argument. Their
-turns follow one another in rounds, and what is compared are the turns of one round: whatever else the machine does in it
-slows all of them. The median of these ratios is the answer. See examples/pytorch and bench/pytorch.
+Turns follow one another in rounds, and what is compared are the turns of one round: whatever else the machine does in it
+slows all of them. The median of these ratios is the answer. PyTorch's own, the pool and the plan take turns in one process, so
+that code, weights and all else lie at the same places for all: between processes that makes some percent. Memory and page
+faults are those of a process for each allocator, and so is tcmalloc's time, which is compared with those. A process is
+this program with one more argument. See examples/pytorch and bench/pytorch.
 """
 import contextlib
 import ctypes
@@ -21,6 +23,7 @@ from typing import NamedTuple
 import torch
 
 PEERS = ("default", "tcmalloc", "pool", "plan")
+TOGETHER, IN_TURN = "together", ("default", "pool", "plan")
 TURN_SECONDS = 0.03
 # One thread's processor time is what it takes on a machine that does nothing else, whatever else this one does.
 clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
@@ -62,8 +65,38 @@ def quickest(scope, run):
     return best
 
 
+def work_together(make_run, plans_itself):
+    """Takes turns as what comes in says, "peer runs": what one of so many runs took."""
+    import berth_torch
+    peer = "pool"
+
+    def planned_in_turn(function):
+        made = berth_torch.planned(function)
+        return lambda *words: (made if peer == "plan" else function)(*words)
+
+    run = make_run(planned_in_turn) if plans_itself else make_run()
+    run(), run()
+    with contextlib.nullcontext() if plans_itself else berth_torch.record() as plan:
+        run()
+    replay = contextlib.nullcontext() if plans_itself else berth_torch.replay(plan)
+    for line in sys.stdin:
+        peer, runs = line.split()
+        (berth_torch.disable if peer == "default" else berth_torch.enable)()
+        scope = replay if peer == "plan" else contextlib.nullcontext()
+        for _ in range(3 if plans_itself else 1):  # after the others'; and what plans itself records its plans in its first turn
+            with scope:
+                run()
+        began = clock()
+        for _ in range(int(runs)):
+            with scope:
+                run()
+        print((clock() - began) / int(runs), flush=True)
+
+
 def work(peer, make_run, plans_itself=False):
     """Says what a run takes and needs of memory; then, for every number that comes in, what one of so many runs costs."""
+    if peer == TOGETHER:
+        return work_together(make_run, plans_itself)
     berth = __import__("berth_torch") if peer in ("pool", "plan") else None
     if peer == "plan":
         run, scope, planned = prepare(berth, make_run, plans_itself)
@@ -110,25 +143,28 @@ def compare(command, repeats=30):
     started = {peer: subprocess.Popen([*command, peer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                       env={**os.environ, **({"LD_PRELOAD": tcmalloc} if peer == "tcmalloc" else {})})
                for peer in PEERS if peer != "tcmalloc" or tcmalloc}
+    together = subprocess.Popen([*command, TOGETHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     first = {peer: process.stdout.readline().split() for peer, process in started.items()}
     # Turns are long enough that the processor's caches, in which the others had theirs, weigh little; and equally long.
     runs = max(1, int(TURN_SECONDS / min(float(seconds) for seconds, *_ in first.values())))
-    turns = {peer: [] for peer in started}
-    order = list(started)
+    order = [*started, *((TOGETHER, peer) for peer in IN_TURN)]
+    turns = {each: [] for each in order}
     for round in range(repeats + 1):
         order.append(order.pop(0))  # nobody is always the one after the same other
         for peer in order:
-            print(runs, file=started[peer].stdin, flush=True)
-            turn = [float(word) for word in started[peer].stdout.readline().split()]
+            process, words = (started[peer], [runs]) if peer in started else (together, [peer[1], runs])
+            print(*words, file=process.stdin, flush=True)
+            turn = [float(word) for word in process.stdout.readline().split()]
             if round:  # the first warms up
                 turns[peer].append(turn)
-    for process in started.values():
+    for process in (together, *started.values()):
         process.communicate()
-    times = {peer: [seconds for seconds, _ in turns[peer]] for peer in started}
+    times = {peer: [seconds for seconds, *_ in turns[peer]] for peer in turns}
     found = {}
     for peer in started:
-        to_default, spread = ratios(times[peer], times["default"])
-        found[peer] = Figure(statistics.median(times[peer]), to_default, ratios(times[peer], times["pool"])[0], spread,
+        mine, default, pool = (times[(TOGETHER, each) if peer in IN_TURN else each] for each in (peer, "default", "pool"))
+        to_default, spread = ratios(mine, default)
+        found[peer] = Figure(statistics.median(mine), to_default, ratios(mine, pool)[0], spread,
                              statistics.median(faults for _, faults in turns[peer]), *map(int, first[peer][1:]))
     return found
 
@@ -171,7 +207,7 @@ def show(name, figures):
 def main(make_run, name, plans_itself=False):
     """Prints the table for a program whose arguments choose the run."""
     repeats = int(os.environ.get("BERTH_FIGURES_REPEATS", "30"))
-    if sys.argv[-1] in PEERS:
+    if sys.argv[-1] in (*PEERS, TOGETHER):
         work(sys.argv[-1], make_run, plans_itself)
     else:
         show(name, compare([sys.executable, *sys.argv], repeats))

@@ -16,7 +16,7 @@ import torchvision
 
 import berth_figures
 
-words = [word for word in sys.argv[1:] if word not in berth_figures.PEERS]
+words = [word for word in sys.argv[1:] if word not in (*berth_figures.PEERS, berth_figures.TOGETHER)]
 name, size = words[0] if words else "mobilenet_v2", int(words[1]) if words[1:] else 224
 
 
