@@ -267,8 +267,12 @@ berth_status make_source(const berth_torch_options &options, berth_allocator **o
     pool.compacting = options.compacting != 0;
     // Training steps and U-Nets leave holes in which the next run's tensors do not fit. With the pool's own quarter such a run
     // gave them back and took others for ever: 960 page faults each. The half is taken only by runs that need it.
-    if (!pool.compacting)
+    // And a hole may find no tensor for tens of such runs: with the pool's own ten seconds a step of half a second had 150 page
+    // faults for it, each run. Where no tensor comes or goes at all, idle.cpp sees to it sooner.
+    if (!pool.compacting) {
         pool.slack = 0.5;
+        pool.decay_ns = UINT64_C(60000000000);
+    }
     return berth_pool_create(&pool, out);
 }
 
