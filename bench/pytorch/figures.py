@@ -67,7 +67,7 @@ def judge(name, figures):
     pool, plan = figures["pool"], figures["plan"]
     found = [(f"pool: {pool.to_default:.3f} of the default's time, at most 1.02", pool.to_default <= 1.02),
              (f"plan: {plan.to_pool:.3f} of the pool's time, at most 1.00", plan.to_pool < 1.005)]
-    found += [(f"{peer}: {figures[peer].faults:.0f} page faults a run, 0", figures[peer].faults < 0.5) for peer in ("pool", "plan")]
+    found += [(f"{peer}: {figures[peer].faults:.1f} page faults a run, 0", figures[peer].faults < 0.5) for peer in ("pool", "plan")]
     if name == "unet_no_mkldnn":
         found.append((f"plan: {plan.to_default:.3f} of the default's time, at most 0.5", plan.to_default <= 0.5))
     if plan.planned_bytes > 4 << 20:  # below it the interpreter's own pages are more than two parts in a hundred
