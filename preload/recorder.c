@@ -23,7 +23,8 @@ static struct {
     _Atomic uint32_t threads; /* numbers given */
     uint32_t generation;      /* grows with every fork */
     _Atomic uint32_t
-        *mine; /* 1, on a page that is all zero in a child: also where no handler of a fork ran (clone) */
+        *mine;     /* 1, on a page that is all zero in a child: also where no handler of a fork ran (clone) */
+    bool is_wiped; /* the page of `mine` */
     uint32_t process;
     berth__trace_live live;
     berth__trace_chunk definitions; /* guard: lock */
@@ -148,11 +149,11 @@ static void thread_tell_name(recorder_thread *t)
 }
 
 /* Whether what the calling thread has is its own is seen where events are asked for; here for its end. */
-static void after_fork_in_child(void);
+static void child_begin(void);
 static void notice_child(void)
 {
     if (atomic_load(&recorder.state) == ON && atomic_load(recorder.mine) == 0)
-        after_fork_in_child();
+        child_begin();
 }
 
 static void thread_ended(void *unused)
@@ -257,22 +258,11 @@ static uint64_t setting(const char *name)
     return n;
 }
 
-/* Before a fork nobody holds the lock; after it the child goes on with chunks of its own. */
-static void before_fork(void)
-{
-    recorder_stacks_before_fork();
-    recorder_lock_take(&recorder.lock);
-}
-static void after_fork_in_parent(void)
-{
-    recorder_lock_give(&recorder.lock);
-    recorder_stacks_after_fork();
-}
 /* In a child. Its one thread holds no lock; who did in the parent is not here. */
-static __attribute__((noinline, cold)) void after_fork_in_child(void)
+static __attribute__((noinline, cold)) void child_begin(void)
 {
     recorder_lock_give(&recorder.lock);
-    recorder_stacks_after_fork();
+    recorder_stacks_in_child();
     recorder.generation++;
     recorder.definitions.header = NULL; /* the parent's: both have it mapped, and only one writes */
     atomic_store(&recorder.threads, 0);
@@ -284,6 +274,14 @@ static __attribute__((noinline, cold)) void after_fork_in_child(void)
     define_process(recorder.process + 1);
     recorder_here.inside--;
     errno = saved;
+}
+
+/* Most often our handlers stand around those of the program's libraries, which may take memory, or wait for threads that do. So no
+ * lock is held around a fork, and a child may have begun by the time this one runs. */
+static void after_fork_in_child(void)
+{
+    if (atomic_load(&recorder.state) != ON || !recorder.is_wiped || atomic_load(recorder.mine) == 0)
+        child_begin();
 }
 
 static bool open_trace(void)
@@ -298,8 +296,8 @@ static bool open_trace(void)
     recorder.mine = recorder_pages(BERTH__TRACE_PAGE);
     if (!recorder.mine || berth__trace_live_open(&recorder.live, recorder.path, true))
         return false;
-    madvise(recorder.mine, BERTH__TRACE_PAGE,
-            MADV_WIPEONFORK); /* where there is none, forks have their handlers */
+    /* Where there is none, forks have their handlers. */
+    recorder.is_wiped = madvise(recorder.mine, BERTH__TRACE_PAGE, MADV_WIPEONFORK) == 0;
     atomic_store(recorder.mine, 1);
     define_process(0);
     return true;
@@ -331,7 +329,7 @@ bool recorder_is_on(void)
         return state == OFF && recorder_open();
     }
     if (BERTH_UNLIKELY(atomic_load_explicit(recorder.mine, memory_order_relaxed) == 0))
-        after_fork_in_child();
+        child_begin();
     return atomic_load_explicit(&recorder.live.header->paused, memory_order_relaxed) == 0;
 }
 
@@ -350,7 +348,7 @@ __attribute__((destructor)) static void recorder_end(void)
 __attribute__((constructor)) static void recorder_start(void)
 {
     recorder.has_key = pthread_key_create(&recorder.key, thread_ended) == 0;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pthread_atfork(recorder_stacks_before_fork, recorder_stacks_after_fork, after_fork_in_child);
     if (!recorder_is_on() || !recorder_options.stack_depth)
         return;
     recorder_here.inside++;

@@ -22,6 +22,7 @@ typedef struct recorder_thread {
     uint32_t inside;      /* not 0: in a hook already, what it allocates itself is not told */
     uint32_t in_operator; /* so many of them are an operator new, in which malloc may refuse */
     bool numbered, watched;
+    bool is_forking;                     /* between the handlers of a fork */
     char name[BERTH__TRACE_THREAD_NAME]; /* as it was told last */
 } recorder_thread;
 
@@ -53,9 +54,10 @@ uint32_t recorder_process(void);
 uint32_t recorder_stack(const void *site);
 /* Before main. */
 void recorder_stacks_begin(void);
-/* Around a fork, in parent and child. */
+/* Around a fork, in the parent: meanwhile no other thread has the loader's lock for us. */
 void recorder_stacks_before_fork(void);
 void recorder_stacks_after_fork(void);
+void recorder_stacks_in_child(void);
 /* Libraries may have gone: what stood at their addresses may be another's the next time. */
 void recorder_stacks_unloaded(void);
 /* What the calling thread remembers of its stacks goes. */

@@ -5,6 +5,7 @@
  * them were found. If each still holds what it held, the stack is the same (x86-64, where a return address stands right below its frame's canonical address), unless a library has
  * been unloaded since: another one may stand at its addresses. */
 #include <link.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -297,12 +298,68 @@ static uint32_t intern_stack(const recorder_walk *w, unsigned long long gone, st
     return number;
 }
 
+/* ---- Forks -------------------------------------------------------------------------------------------- */
+
+/* Who walks takes the loader's lock (dl_iterate_phdr). A child has it as it was: if another thread had it, for ever. So a fork waits
+ * until nobody walks, and meanwhile nobody begins to but who forks. Both give up in the end: one handler of a fork may wait for a
+ * thread that would wait for the fork. */
+#define WALK_WAIT_NS UINT64_C(10000000)
+#define FORK_WAIT_NS UINT64_C(1000000000)
+static _Atomic uint32_t walkers, forks;
+
+static bool is_over(uint64_t *until, uint64_t wait_ns)
+{
+    uint64_t now = berth__trace_clock_ns();
+    if (!*until)
+        *until = now + wait_ns;
+    sched_yield();
+    return now >= *until;
+}
+
+static bool walk_begin(void)
+{
+    uint64_t until = 0;
+    atomic_fetch_add(&walkers, 1);
+    while (BERTH_UNLIKELY(atomic_load(&forks) != 0) && !recorder_here.is_forking) {
+        atomic_fetch_sub(&walkers, 1);
+        if (is_over(&until, WALK_WAIT_NS))
+            return false;
+        atomic_fetch_add(&walkers, 1);
+    }
+    return true;
+}
+static void walk_end(void)
+{
+    atomic_fetch_sub(&walkers, 1);
+}
+
 void recorder_stacks_before_fork(void)
 {
-    recorder_lock_take(&stacks.lock);
+    uint64_t until = 0;
+    atomic_fetch_add(&forks, 1);
+    recorder_here.is_forking = true;
+    /* Not for ourselves: a signal's handler may fork. */
+    while (!recorder_here.inside && atomic_load(&walkers) && !is_over(&until, FORK_WAIT_NS))
+        ;
 }
 void recorder_stacks_after_fork(void)
 {
+    recorder_here.is_forking = false;
+    atomic_fetch_sub(&forks, 1);
+}
+
+void recorder_stacks_in_child(void)
+{
+    recorder_here.is_forking = false;
+    atomic_store(&walkers, 0);
+    atomic_store(&forks, 0);
+    if (!atomic_load(&stacks.lock.word))
+        return;
+    /* Another thread was changing the tree: it begins anew. */
+    stacks.nodes = NULL;
+    stacks.mask = stacks.count = 0;
+    stacks.modules = stacks.spare = NULL;
+    atomic_store(&stacks.has_modules, false);
     recorder_lock_give(&stacks.lock);
 }
 
@@ -422,12 +479,15 @@ uint32_t __attribute__((noinline)) recorder_stack(const void *site)
         return r->number;
     if (is_it(r + 1, sp, site))
         return r[1].number;
+    if (!walk_begin())
+        return 0;
     refresh_modules();
     unsigned long long gone = atomic_load_explicit(&unloads, memory_order_relaxed);
     recorder_walk w;
     w.most = recorder_options.stack_depth < DEPTH_MOST ? recorder_options.stack_depth : DEPTH_MOST;
     if (!recorder_unwind(&w, SKIPPED))
         walk_slowly(&w);
+    walk_end();
     uint32_t number = intern_stack(&w, gone, &cache->last);
     remember(r->number ? r + (cache->next++ & 1) : r, sp, gone, number, &w);
     return number;

@@ -44,6 +44,12 @@ check(len(blocks(lines)) == 120010 and not notices(lines), f"clone: {len(blocks(
 check(len({block[1] for block in blocks(lines)}) == 2, "a child of clone is a process of its own")
 check(all(block[4] == "freed" for block in blocks(lines)), "and nobody frees for another")
 
+lines, said = record("fork")
+for size, count in ((5001, 6), (5002, 12)):
+    check(len(blocks(lines, size)) == count, f"what handlers of a fork take, {size}: {len(blocks(lines, size))} blocks {notices(lines)}")
+processes = {block[1] for block in blocks(lines)}
+check(len(processes) == 7, f"each fork is one process: {sorted(processes)}")
+
 lines, said = record("threads")
 check(len(blocks(lines)) == 600, f"threads one after the other: {len(blocks(lines))}")
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,6 +15,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "odd_behind.h"
 
 enum { MARKED = 4321, MANY = 60000, REMAPPED = 3 << 20 };
 
@@ -171,6 +174,59 @@ static int odd_remap(void)
     return p == MAP_FAILED || mremap(p, REMAPPED, 2 * REMAPPED, MREMAP_MAYMOVE) == MAP_FAILED;
 }
 
+/* ---- Forks among threads, and a library whose handlers take memory and a lock (odd_behind.c) ------------------------------- */
+
+static atomic_bool has_forked;
+
+/* Its stacks are ever new ones: each bit of `path` is one of two callers. */
+__attribute__((noinline)) static void odd_path(unsigned path, int depth)
+{
+    if (!depth)
+        pairs(1);
+    else if (path & 1)
+        odd_path(path >> 1, depth - 1);
+    else
+        odd_path(path >> 1, depth - 1);
+    __asm__ volatile("" ::"r"(depth));
+}
+
+static void *wander(void *unused)
+{
+    for (unsigned path = 0; !has_forked; path++) {
+        pthread_mutex_lock(&odd_lock);
+        odd_path(path, 14);
+        pthread_mutex_unlock(&odd_lock);
+        odd_path(~path, 14);
+        sched_yield();
+    }
+    return unused;
+}
+
+static int odd_fork(void)
+{
+    enum { FORKS = 6, THREADS = 2 };
+    pthread_t threads[THREADS];
+    int result = 0;
+    odd_forks = true;
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, wander, NULL))
+            return 2;
+    for (int i = 0; i < FORKS && !result; i++) {
+        int status = 1;
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            odd_path((unsigned)i, 16);
+            _exit(0);
+        }
+        result = child < 0 || waitpid(child, &status, 0) != child || status != 0;
+    }
+    has_forked = true;
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    return result;
+}
+
 /* ---- A small stack for signals ----------------------------------------------------------------------------------------- */
 
 static void *volatile from_handler;
@@ -269,5 +325,9 @@ int main(int argc, char **argv)
         return odd_lie();
     if (strcmp(what, "signal") == 0)
         return odd_signal();
+    if (strcmp(what, "fork") == 0) {
+        alarm(60);
+        return odd_fork();
+    }
     return 3;
 }
