@@ -44,6 +44,12 @@ for what, (at, new) in changes.items():
     told = names()
     check(len(told) == 1 and ("run" in told[0]) == (what == "the same"), f"{what}: {told}")
 
+# Without debug information the symbol table tells: of the functions around an address the one that holds it.
+done = subprocess.run(["strip", "--strip-debug", "-o", "plain.so", first])
+record(subject, "turns", "./plain.so")
+told = names()
+check(done.returncode == 0 and len(told) == 1 and told[0][:2] == ["first_turn", "run"], f"a library without debug information: {told}")
+
 # The path of a library is the trace's, which may be anybody's, and what stands there now may be a pipe, which has no end.
 for what, script, words in (("while packing", "true", ["convert", "out.trace", "-o", "again.trace"]),
                             ("in what a crash has left", "kill -9 $PPID", ["top", "out.trace.live"])):
