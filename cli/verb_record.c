@@ -210,7 +210,7 @@ const struct cli_verb cli_verb_record = {
             "  -o, --output FILE   the trace (NAME.PID.trace)\n"
             "      --stacks DEPTH  frames of the call stack that are kept for each allocation (16; 0: none, "
             "at most 64)\n"
-            "      --min-bytes N   leave out what is smaller\n"
+            "      --min-bytes N   leave out blocks that take less, as malloc rounds them\n"
             "      --redact        leave names, paths and commands out, for a trace that is to be shared\n"
             "      --no-symbols    keep addresses only\n"
             "      --paused        begin without recording; SIGUSR1 to berth switches it on and off\n"

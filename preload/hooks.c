@@ -83,10 +83,16 @@ static inline bool wanted(void)
     return recorder_here.inside == 0 && recorder_is_on();
 }
 
+/* Whether a block takes as much as is to be told: of the same blocks the free is told, where nobody knows what was asked for. */
+static inline bool takes_enough(const void *p)
+{
+    return next.malloc_usable_size((void *)p) >= recorder_options.min_bytes;
+}
+
 /* Inline for certain: what is asked for the return address is the hook. */
 BERTH__INLINE void tell_alloc(const void *p, size_t size_bytes)
 {
-    if (!p || size_bytes < recorder_options.min_bytes || !wanted())
+    if (!p || (size_bytes < recorder_options.min_bytes && !takes_enough(p)) || !wanted())
         return;
     int saved = errno;
     recorder_here.inside++;
@@ -114,13 +120,9 @@ BERTH__INLINE void tell_result(const void *p, size_t size_bytes)
     errno = saved;
 }
 
-/* Of a block that is too small to have been told nothing is said. */
 static inline bool tells_free(const void *p)
 {
-    return p &&
-           (!recorder_options.min_bytes ||
-            next.malloc_usable_size((void *)p) >= recorder_options.min_bytes) &&
-           wanted();
+    return p && (!recorder_options.min_bytes || takes_enough(p)) && wanted();
 }
 static inline void tell_free(const void *p)
 {
