@@ -227,6 +227,8 @@ static inline void step(format_pickle *p, unsigned char code)
         pickle_push_mark(p);
         return;
     case '}':
+        if (p->fence && p->depth > p->fence && (p->depth - p->fence) % PICKLE_AHEAD == 0)
+            format_pickle_fill_ahead(p);
         (void)format_pickle_push_object(p, FORMAT_PICKLE_DICT);
         return;
     case ']':

@@ -11,7 +11,7 @@
 
 #include "format/pickle.h"
 
-enum { PICKLE_SPARE_MOST = 2048 };
+enum { PICKLE_SPARE_MOST = 2048, PICKLE_AHEAD = 1024 };
 /* What objects may take at most: a file can ask for sixty times its size. */
 #define PICKLE_BYTES_MOST ((size_t)8 << 30)
 
@@ -132,6 +132,9 @@ struct format_pickle_object *format_pickle_push_object(format_pickle *p, format_
 /* What stands above the mark goes into the collection below it. */
 void format_pickle_fill_list(format_pickle *p);
 void format_pickle_fill_dict(format_pickle *p);
+/* Of what is to be appended to a list the first items, as long as their user deals with them. Python appends a thousand at once, the
+ * pickler of PyTorch's C++ all that there are: they would wait on the stack till then. */
+void format_pickle_fill_ahead(format_pickle *p);
 /* One item: APPEND (1 value) and SETITEM (2). */
 void format_pickle_fill_one(format_pickle *p, size_t count);
 /* What stands above the mark becomes one collection. */

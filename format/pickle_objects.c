@@ -128,6 +128,22 @@ void format_pickle_fill_list(format_pickle *p)
         (void)pickle_refuse(p);
 }
 
+void format_pickle_fill_ahead(format_pickle *p)
+{
+    size_t mark = p->fence - 1, at = p->fence;
+    if (mark == (size_t)p->stack[mark].as.number || p->stack[mark - 1].type != FORMAT_PICKLE_LIST || !p->item)
+        return;
+    struct format_pickle_object *list = p->stack[mark - 1].as.object;
+    for (; at < p->depth && p->stack[at].type == FORMAT_PICKLE_DICT &&
+           p->item(p->context, list, p->stack[at].as.object);
+         at++)
+        object_drop(p, p->stack[at].as.object);
+    memmove(&p->stack[p->fence], &p->stack[at], (p->depth - at) * sizeof *p->stack);
+    p->depth -= at - p->fence;
+    if (p->history->no_memory)
+        (void)pickle_refuse(p);
+}
+
 void format_pickle_fill_dict(format_pickle *p)
 {
     size_t depth = p->depth, mark = pickle_pop_mark(p);

@@ -8,6 +8,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from checking import check, finish, paths  # noqa: E402
+import torch_pickler  # noqa: E402
 
 read = paths[0]
 
@@ -74,9 +75,9 @@ def make(seed, devices, kept_before):
 
 for seed, devices, before in [(1, 1, 0), (2, 1, 20), (3, 2, 6)]:
     snapshot, expected = make(seed, devices, before)
-    for protocol in (2, 3, 4, 5):
+    for protocol in (2, 3, 4, 5, "of C++"):
         with open("snapshot.pickle", "wb") as file:
-            pickle.dump(snapshot, file, protocol=protocol)
+            torch_pickler.dump(snapshot, file) if protocol == "of C++" else pickle.dump(snapshot, file, protocol=protocol)
         code, lines, words = lines_of("snapshot.pickle")
         check(code == 0, f"protocol {protocol}: {words}")
         got = sorted((int(word[5].split(":")[1]), int(word[3]), word[4], word[6]) for word in
