@@ -1,7 +1,10 @@
 /* PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot) as histories.
  *
  *     {'segments': [{address, total_size, blocks: [{address, size, requested_size, state, frames}]}],
- *      'device_traces': [[{action, addr, size, stream, time_us, frames}, …] a device]}
+ *      'device_traces': [[{action, addr, size, stream, time_us, frames, user_metadata}, …] a device],
+ *      'host_segments', 'host_traces': the same of pinned memory, whose events are one list}
+ *
+ * or the list of segments alone, which torch.cuda.memory_snapshot() gives.
  *
  * A trace keeps the last events only: what was alive before them is told by frees of blocks that no event allocated, and by
  * the segments, which are of the end. For a tally events are taken as they come and not kept: a block that is freed without
@@ -18,9 +21,11 @@
 #include "format/snapshot.h"
 
 static const char *const keys[KEYS_END - 1] = {
-    "action",  "addr",     "address",     "size",          "requested_size", "total_size",     "stream",
-    "time_us", "frames",   "filename",    "line",          "name",           "blocks",         "state",
-    "device",  "segments", "device_free", "is_expandable", "segment_type",   "segment_pool_id"};
+    "action",        "addr",         "address",       "size",         "requested_size",
+    "total_size",    "stream",       "time_us",       "frames",       "filename",
+    "line",          "name",         "blocks",        "state",        "device",
+    "segments",      "device_free",  "is_expandable", "segment_type", "segment_pool_id",
+    "host_segments", "user_metadata"};
 
 static const struct known_action {
     const char *word;
@@ -98,6 +103,7 @@ void format_snapshot_add_old_block(struct snapshot *s, const struct event *e, ui
                                              .begin_ns = start_ns,
                                              .stream = e->stream,
                                              .stack = e->stack,
+                                             .label = e->label,
                                              .device = e->device},
                              ended);
 }
@@ -148,6 +154,21 @@ static uint64_t number_of(const format_pickle_value *value)
     return (uint64_t)format_pickle_value_number(value);
 }
 
+/* Nothing is less than nothing. */
+static uint64_t size_of(const format_pickle_value *value)
+{
+    int64_t size = format_pickle_value_number(value);
+    return size < 0 ? 0 : (uint64_t)size;
+}
+
+/* What the program has said of an allocation; of a free it is what was said last. */
+static uint32_t label_of(const format_pickle_value *value, enum action action)
+{
+    return value && value->type == FORMAT_PICKLE_TEXT && (action == ALLOC || action == OOM)
+               ? (uint32_t)value->as.number
+               : 0;
+}
+
 static void add_or_count(struct snapshot *s, struct event *e)
 {
     bool kept = true;
@@ -176,9 +197,10 @@ static bool take_event(void *context, struct format_pickle_object *list,
     if (which >= ACTION_COUNT)
         return true;
     struct event e = {.address = number_of(fields[ADDR]),
-                      .size_bytes = number_of(fields[SIZE]),
+                      .size_bytes = size_of(fields[SIZE]),
                       .stream = number_of(fields[STREAM]),
                       .stack = format_snapshot_stack(s, fields[FRAMES]),
+                      .label = label_of(fields[USER_METADATA], actions[which].action),
                       .device = (uint16_t)list->tag, /* which list: its device is known at the end */
                       .action = actions[which].action,
                       .stands_alone = actions[which].stands_alone};
@@ -275,6 +297,7 @@ void format_snapshot_add_block(struct snapshot *s, const struct event *e, uint64
                                                .begin_ns = time_ns,
                                                .stream = e->stream,
                                                .stack = e->stack,
+                                               .label = e->label,
                                                .device = e->device});
 }
 
@@ -284,6 +307,7 @@ static void add_event(struct snapshot *s, const struct event *e)
                             .size_bytes = e->size_bytes,
                             .stream = e->stream,
                             .stack = e->stack,
+                            .label = e->label,
                             .device = e->device,
                             .free_bytes = e->address,
                             .knows_free = e->knows_free};
@@ -365,6 +389,14 @@ static void say_if_empty(struct snapshot *s)
                                    "torch.cuda.memory._record_memory_history() before");
 }
 
+/* A list of segments, as far as its first item tells. */
+static bool is_segments(const format_pickle_value *top)
+{
+    const struct format_pickle_object *list = top->type == FORMAT_PICKLE_LIST ? top->as.object : NULL;
+    return list && list->count && list->items[0].type == FORMAT_PICKLE_DICT &&
+           snapshot_list(list->items[0].as.object, BLOCKS);
+}
+
 static berth_status read_bytes(const char *path, const void *bytes, size_t size_bytes, struct snapshot *s,
                                format_error *error)
 {
@@ -375,8 +407,13 @@ static berth_status read_bytes(const char *path, const void *bytes, size_t size_
         format_pickle_read(bytes, size_bytes, s->h, take_event, take_progress, s, &pickle, &top, &inner);
     if (status)
         return format_fail(error, status, "%s: %s", path, inner.words);
-    if (top.type == FORMAT_PICKLE_DICT && (s->count || snapshot_list(top.as.object, SEGMENTS)))
+    format_pickle_value alone[] = {{FORMAT_PICKLE_TEXT, {.number = SEGMENTS}}, top};
+    struct format_pickle_object whole = {.items = alone, .count = 2};
+    if (top.type == FORMAT_PICKLE_DICT &&
+        (s->count || snapshot_list(top.as.object, SEGMENTS) || snapshot_list(top.as.object, HOST_SEGMENTS)))
         add_all(s, top.as.object), say_if_empty(s);
+    else if (is_segments(&top))
+        add_all(s, &whole), say_if_empty(s);
     else
         status = format_fail(error, BERTH_BAD_DATA,
                              "%s is a pickle, but no memory snapshot of PyTorch: it has no segments", path);

@@ -10,7 +10,7 @@ enum action { ALLOC, FREE, MAP, UNMAP, OOM, MARKED, LET_GO };
 
 struct event {
     uint64_t time_ns, address, size_bytes, stream, order;
-    uint32_t stack;
+    uint32_t stack, label;
     uint16_t device;
     uint8_t action;
     bool stands_alone; /* a segment of its own, not more of a range that grows */
@@ -52,6 +52,8 @@ enum word {
     IS_EXPANDABLE,
     SEGMENT_TYPE,
     SEGMENT_POOL_ID,
+    HOST_SEGMENTS,
+    USER_METADATA,
     KEYS_END,
     FIRST_ACTION = KEYS_END,
 };

@@ -31,10 +31,11 @@ static bool places_init(struct snapshot_places *p, size_t most)
 bool format_snapshot_kept_init(struct snapshot_kept *kept, const struct snapshot *s,
                                const struct format_pickle_object *top)
 {
-    const struct format_pickle_object *list = snapshot_list(top, SEGMENTS);
+    const struct format_pickle_object *list = snapshot_list(top, SEGMENTS),
+                                      *host = snapshot_list(top, HOST_SEGMENTS);
     *kept = (struct snapshot_kept){0};
     return places_init(&kept->blocks, s->count) &&
-           places_init(&kept->segments, s->count + (list ? list->count : 0));
+           places_init(&kept->segments, s->count + (list ? list->count : 0) + (host ? host->count : 0));
 }
 
 void format_snapshot_kept_finish(struct snapshot_kept *kept)
@@ -144,20 +145,28 @@ static void add_kept_segment(struct snapshot *s, const struct format_pickle_obje
                                     .stands_alone = !format_pickle_number(segment, IS_EXPANDABLE)});
 }
 
-void format_snapshot_add_kept(struct snapshot *s, const struct format_pickle_object *top,
-                              struct snapshot_kept *kept, uint64_t start_ns)
+static void add_kept_list(struct snapshot *s, const struct format_pickle_object *list, bool is_host,
+                          struct snapshot_kept *kept, uint64_t start_ns)
 {
-    const struct format_pickle_object *list = snapshot_list(top, SEGMENTS);
     for (size_t i = 0; list && i < list->count; i++) {
         if (list->items[i].type != FORMAT_PICKLE_DICT)
             continue;
         const struct format_pickle_object *segment = list->items[i].as.object;
         int64_t ordinal = format_pickle_number(segment, DEVICE);
-        uint16_t device = ordinal < 0 ? format_history_device(s->h, "cpu") /* as torch.device("cpu").index */
-                                      : format_snapshot_device(s->h, "cuda", (uint64_t)ordinal);
+        uint16_t device = is_host ? format_snapshot_device(s->h, "pinned", 0)
+                          : ordinal < 0
+                              ? format_history_device(s->h, "cpu") /* as torch.device("cpu").index */
+                              : format_snapshot_device(s->h, "cuda", (uint64_t)ordinal);
         add_kept_segment(s, segment, device, kept, start_ns);
         add_kept_blocks(s, segment, device, kept, start_ns);
     }
+}
+
+void format_snapshot_add_kept(struct snapshot *s, const struct format_pickle_object *top,
+                              struct snapshot_kept *kept, uint64_t start_ns)
+{
+    add_kept_list(s, snapshot_list(top, SEGMENTS), false, kept, start_ns);
+    add_kept_list(s, snapshot_list(top, HOST_SEGMENTS), true, kept, start_ns);
 }
 
 void format_snapshot_name_pools(struct snapshot *s, const struct snapshot_kept *kept)

@@ -190,6 +190,10 @@ static void put_event(struct pickle *p, const char *action, uint64_t address, ui
 static void end_event(struct pickle *p, uint32_t stack, uint32_t label)
 {
     put_stack(p, stack, label);
+    if (label) {
+        put_word(p, "user_metadata");
+        put_text(p, label);
+    }
     fputc('u', p->out);
 }
 

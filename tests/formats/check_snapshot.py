@@ -103,6 +103,45 @@ code, lines, words = lines_of("snapshot.pickle")
 check(code == 0 and {line.split()[5] for line in lines if line.startswith("block ")} == {"cpu"}, f"device -1 is the CPU: {lines[:1]}")
 check(any("berth_torch.trace" in line for line in lines), "a snapshot of the CPU says what else there is")
 
+# Newer snapshots: what the program says of an allocation, pinned host memory, and the list of segments alone.
+stack = [{"filename": "m.py", "line": 1, "name": "f"}]
+
+
+def event(action, address, size, time, **more):
+    return {"action": action, "addr": address, "size": size, "stream": 0, "time_us": time, "compile_context": "N/A", "user_metadata": "",
+            "frames": stack, **more}
+
+
+def segment(address, *blocks, **more):
+    return {"address": address, "total_size": 1 << 21, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0), "frames": stack,
+            "blocks": [{"address": address + i * 4096, "size": size, "requested_size": size, "state": state, "frames": stack}
+                       for i, (size, state) in enumerate(blocks)], **more}
+
+
+A = 0x7f0000000000
+newer = {"segments": [segment(A, (4096, "active_allocated"), device=0)],
+         "device_traces": [[event("alloc", A, 4096, 1, user_metadata="weights", compile_context="Torch-Compiled Region: 0/0"),
+                            event("alloc", A + 8192, 512, 2), event("free_requested", A + 8192, 512, 3, user_metadata="late"),
+                            event("free_completed", A + 8192, 512, 3, user_metadata="late")]],
+         "host_segments": [segment(A + (1 << 30), (640, "active_allocated"), (704, "active_awaiting_free"), (128, "inactive"), device=0)],
+         "host_traces": [event("alloc", A + (1 << 30), 640, 2), event("alloc", A + (1 << 31), 100, 4), event("free_completed", A + (1 << 31), 100, 5)]}
+with open("snapshot.pickle", "wb") as file:
+    pickle.dump(newer, file)
+code, lines, words = lines_of("snapshot.pickle")
+got = sorted(tuple(line.split()[3:6]) for line in lines if line.startswith("block "))
+check(code == 0 and got == sorted([("4096", "alive", "cuda:0"), ("512", "freed", "cuda:0"), ("640", "alive", "pinned:0"), ("704", "alive", "pinned:0"),
+                                   ("100", "freed", "pinned:0")]), f"pinned memory is a device of its own: {code} {got} {words}")
+check([line for line in lines if line.startswith("label ")] == ["label 4096 weights"], f"what the program says is the label: {lines}")
+with open("snapshot.pickle", "wb") as file:
+    pickle.dump({"device_traces": [[event("alloc", A, -7, 1), event("alloc", A + 8192, 512, 2)]]}, file)
+code, lines, words = lines_of("snapshot.pickle")
+check(code == 0 and [line.split()[3] for line in lines if line.startswith("block ")] == ["0", "512"], f"no size is below nothing: {lines} {words}")
+with open("snapshot.pickle", "wb") as file:
+    pickle.dump(newer["segments"], file)
+code, lines, words = lines_of("snapshot.pickle")
+check(code == 0 and [line.split()[3:6] for line in lines if line.startswith("block ")] == [["4096", "alive", "cuda:0"]],
+      f"a list of segments is a snapshot: {lines} {words}")
+
 
 class Trap:
     """What a pickle can do to who loads it."""

@@ -22,6 +22,8 @@ int main(int argc, char **argv)
         for (uint32_t at = b->stack, depth = 0; at && depth < 4; at = h.frames[at].caller, depth++)
             printf(" %s", h.frames[at].function ? format_history_words(&h, h.frames[at].function) : "?");
         printf("\n");
+        if (b->label)
+            printf("label %" PRIu64 " %s\n", b->size_bytes, format_history_words(&h, b->label));
     }
     for (uint32_t i = 0; i < h.segment_count; i++)
         printf("segment %" PRIu64 " %s\n", h.segments[i].size_bytes,
