@@ -72,19 +72,38 @@ static bool column_write(struct column *c, FILE *out, const char *name)
 
 /* ---- Texts ------------------------------------------------------------------------------------------- */
 
-/* Writes at most `most` bytes of a text, whole characters of it. */
+/* Characters that turn what stands around them the other way: a name would be read as another. */
+static bool turns_around(const unsigned char *c)
+{
+    return c[0] == 0xe2 &&
+           ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
+}
+
+/* Writes about `most` bytes of a text, whole characters of it: names of C++ differ at their ends, so the middle is left out. */
 static size_t write_some(FILE *out, const char *text, size_t most)
 {
+    const char *cut = strlen(text) > most ? text + most - most / 3 : NULL;
+    const char *tail = cut ? text + strlen(text) - most / 3 : NULL;
     size_t written = 0;
     fputc('"', out);
-    while (*text && written < most) {
+    while (*text) {
         const unsigned char *c = (const unsigned char *)text;
         size_t length = format_text_character(text);
+        if (cut && text >= cut) {
+            fputs("\\u2026", out);
+            text = tail;
+            while (((unsigned char)*text & 0xc0) == 0x80) /* not inside a character */
+                text++;
+            cut = NULL;
+            continue;
+        }
         /* < > & so that no text ends the script that it is in; the two line ends that only JavaScript has */
         if (!length)
             fputs("\\ufffd", out);
         else if (length == 1 && (*c < ' ' || *c == 127 || strchr("<>&'\"\\", *c)))
             fprintf(out, "\\u%04x", *c);
+        else if (length == 3 && turns_around(c))
+            fputs("\\ufffd", out);
         else if (length == 3 && c[0] == 0xe2 && c[1] == 0x80 && (c[2] & 0xfe) == 0xa8)
             fprintf(out, "\\u20%02x", c[2] & 0x2f);
         else
@@ -92,8 +111,6 @@ static size_t write_some(FILE *out, const char *text, size_t most)
         text += length ? length : 1;
         written += length ? length : 1;
     }
-    if (*text)
-        fputs("\\u2026", out);
     fputc('"', out);
     return written;
 }

@@ -14,8 +14,44 @@ function lifeWords(i) {
 function placesWords(i) {
   const s = state.space, list = [];
   if (s.address) list.push('at ' + s.addressWords(s.address[i]));
-  if (s.planned) list.push('planned at ' + countWords(s.planned[i]));
+  if (s.planned) list.push('planned at ' + offsetWords(s.planned[i]));
   return list;
+}
+/* A place in an arena. */
+function offsetWords(at) { return at < 1024 ? sizeWords(at) : `${sizeWords(at)} (${countWords(at)} bytes)`; }
+
+/* ---- What was refused, and named moments --------------------------------------------------------------- */
+
+/* They stand before the event that has their number: how it was then is how it was after the one before. */
+function momentOf(m) { return Math.max(0, m.event - 1); }
+function toldWords(m) {
+  const by = m.label ? names.texts[m.label] : m.stack ? names.frame(names.site(m.stack)) : '';
+  return m.size ? `refused: ${sizeWords(m.size)}${by ? ' for ' + by : ''}` : `moment: ${by || 'without a name'}`;
+}
+function fillTold() {
+  const here = state.space.raw.moments.filter((m) => momentOf(m) === state.moment).map(toldWords);
+  $('told').textContent = here.length > 3 ? `${here.slice(0, 3).join('; ')}; and ${here.length - 3} more` : here.join('; ');
+  $('told').hidden = !here.length;
+}
+/* To the next one after the moment, or the one before; behind the last comes the first. */
+function toTold(step) {
+  const all = state.space.raw.moments.map(momentOf), on = all.filter((e) => (step > 0 ? e > state.moment : e < state.moment)), at = on.length ? on : all;
+  if (!at.length) return;
+  setMoment(step > 0 ? Math.min(...at) : Math.max(...at));
+  reveal(state.moment, -1);
+}
+/* The one under a place of the curve; null: none. */
+function toldTip(x, reach) {
+  const s = state.space, near = s.raw.moments.filter((m) => Math.abs(s.xOf(m.event) - x) <= reach);
+  if (!near.length) return null;
+  return [...near.slice(0, 6).map((m) => element('div', {}, toldWords(m))), element('div', {}, 'at ' + whenWords(momentOf(near[0])))];
+}
+/* The legend's entry. */
+function toldLegend(s) {
+  const refused = s.raw.moments.filter((m) => m.size).length, named = s.raw.moments.length - refused, words = [];
+  if (refused) words.push(`✕ refused allocations (${countWords(refused)})`);
+  if (named) words.push(`⚑ named moments (${countWords(named)})`);
+  return words.length ? element('p', { id: 'told-legend' }, words.join(', ') + ' under the curve; O goes to the next') : undefined;
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------------------- */

@@ -49,8 +49,9 @@ function groupBlocks() {
     if (s.begin[i] <= peak && peak < s.end[i]) g.peak += s.size[i];
   }
   s.groups = [...groups.values()].sort((a, b) => b.peak - a.peak || b.area - a.area);
-  /* few names are told apart by their neighbours; of many only the largest have a colour */
-  s.groups.forEach((g, k) => { g.rank = s.groups.length <= 200 ? k % OTHERS : Math.min(k, OTHERS); });
+  /* few names are told apart by their neighbours, and names of one block each tell no kinds; of other many only the largest have a colour */
+  s.isGrey = s.groups.length > 200 && s.groups.length < s.n / 2;
+  s.groups.forEach((g, k) => { g.rank = s.isGrey ? Math.min(k, OTHERS) : k % OTHERS; });
   for (let i = 0; i < s.n; i++) s.rank[i] = groups.get(keys[i]).rank;
   s.keys = keys;
 }
@@ -80,6 +81,6 @@ function paint() {
 }
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  for (const key of ['card', 'ink', 'soft', 'line', 'area', 'curve', 'bound', 'plan', 'hole', 'others', 'hatch', 'moment', 'segment', 'segment-line'])
+  for (const key of ['card', 'ink', 'soft', 'line', 'area', 'curve', 'bound', 'plan', 'hole', 'others', 'hatch', 'moment', 'segment', 'segment-line', 'refused'])
     css[key] = style.getPropertyValue('--' + key).trim();
 }

@@ -336,6 +336,8 @@ function sizeWords(bytes) {
   return (u ? n.toFixed(n < 10 ? 2 : n < 100 ? 1 : 0) : n) + '\u00a0' + units[u];
 }
 function countWords(n) { return Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, '\u202f'); }
+/* Of a round number, as an axis has them. */
+function roundTimeWords(ns) { return ns ? timeWords(ns).replace(/\.?0+(?= )/, (zeros) => (zeros[0] === '.' ? '' : zeros)).replace(/(\.\d*?)0+(?= )/, '$1') : '0'; }
 function timeWords(ns) {
   if (ns < 1e3) return Math.round(ns) + ' ns';
   if (ns < 1e6) return (ns / 1e3).toFixed(2) + ' µs';

@@ -138,14 +138,28 @@ class Map2D {
         const left = Math.max(0, (s.x0[i] - view.x0) * sx), right = Math.min(wide, (s.x1[i] - view.x0) * sx);
         const top = Math.max(0, (view.y1 - this.places[i] - s.size[i]) * sy), bottom = Math.min(tall, (view.y1 - this.places[i]) * sy);
         if (right - left < 44 * ratio || bottom - top < 13 * ratio) continue;
-        const name = nameOf(i), room = Math.floor((right - left - 10 * ratio) / (6 * ratio));
+        const name = nameOf(i);
         if (!name) continue;
         context.fillStyle = inkOf(i);
-        context.fillText(name.length > room ? name.slice(0, Math.max(1, room - 1)) + '…' : name, left + 5 * ratio, (top + bottom) / 2);
+        context.fillText(cutName(context, name, right - left - 10 * ratio), left + 5 * ratio, (top + bottom) / 2);
         written++;
       }
     });
   }
+}
+
+/* As much of a name as there is room for, in whole characters. */
+function cutName(context, name, room) {
+  let wide = context.measureText(name).width;
+  if (wide <= room) return name;
+  const letters = Array.from(name);
+  let kept = letters.length, cut = '…';
+  while (wide > room && kept > 1) {
+    kept = Math.max(1, Math.min(kept - 1, Math.floor(kept * room / wide)));
+    cut = letters.slice(0, kept).join('') + '…';
+    wide = context.measureText(cut).width;
+  }
+  return cut;
 }
 
 /* The curve: for each column of pixels what was alive at most and at least. */
@@ -171,6 +185,24 @@ function drawCurve(context, space, view, wide, tall, top, colours) {
     const before = x ? highs[x - 1] : highs[x];
     const a = y(Math.max(highs[x], before)), b = Math.max(a + 1.5, y(Math.min(lows[x], before)));
     context.fillRect(x, a, 1, b - a);
+  }
+}
+
+/* What was refused, and moments that the program has named: each a line, with a cross or a flag at its foot. */
+function drawTold(context, space, view, wide, tall, ratio) {
+  let last = -Infinity;
+  for (const m of space.raw.moments) {
+    const x = Math.round((space.xOf(m.event) - view.x0) / (view.x1 - view.x0) * wide), r = 3.5 * ratio, y = tall - 6 * ratio;
+    if (x < 0 || x > wide || (x - last < 3 * ratio && !m.size)) continue;
+    last = x;
+    context.strokeStyle = context.fillStyle = m.size ? css.refused : css.soft;
+    context.lineWidth = m.size ? 1.6 * ratio : ratio;
+    context.globalAlpha = 0.5;
+    context.fillRect(x, 0, ratio, tall);
+    context.globalAlpha = 1;
+    context.beginPath();
+    if (m.size) { context.moveTo(x - r, y - r); context.lineTo(x + r, y + r); context.moveTo(x - r, y + r); context.lineTo(x + r, y - r); context.stroke(); }
+    else { context.moveTo(x, 0); context.lineTo(x + 2 * r, r); context.lineTo(x, 2 * r); context.fill(); }
   }
 }
 

@@ -56,6 +56,10 @@ function listen(p) {
     const at = spot(e, p.map);
     return p.picture && !p.planned ? segmentTip(state.space, at.x, at.y) : null;
   };
+  const toldUnder = (e) => () => {
+    const at = spot(e, p.curve);
+    return toldTip(at.x, at.perX * 5);
+  };
   for (const parent of [p.map, p.curve]) {
     parent.addEventListener('wheel', (e) => {
       e.preventDefault();
@@ -74,7 +78,7 @@ function listen(p) {
     });
     parent.addEventListener('pointermove', (e) => {
       const before = fingers.get(e.pointerId);
-      if (!before) { if (parent === p.map) hoverAt(blockUnder(e), e, segmentUnder(e)); return; }
+      if (!before) { hoverAt(parent === p.map ? blockUnder(e) : -1, e, parent === p.map ? segmentUnder(e) : toldUnder(e)); return; }
       fingers.set(e.pointerId, e);
       if (fingers.size === 2) {
         const [a, b] = [...fingers.values()], now = Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);

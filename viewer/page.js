@@ -21,6 +21,8 @@ function fillFacts() {
   if (plan) facts.push(['Planned', sizeWords(plan.peak_bytes), 'plan']);
   if (raw.capacity_bytes) facts.push(['Capacity', sizeWords(raw.capacity_bytes)]);
   facts.push(['Blocks', countWords(raw.blocks)]);
+  const refused = raw.moments.filter((m) => m.size).length;
+  if (refused) facts.push(['Refused', countWords(refused), 'refused']);
   $('facts').replaceChildren(...facts.map(([a, b, c]) => element('div', {}, element('dt', {}, a), element('dd', { class: c }, b))));
   const said = [...doc.notices];
   if (raw.left_out) said.push(`${countWords(raw.left_out.blocks)} blocks of at most ${sizeWords(raw.left_out.largest_bytes)} are shaded, not told one by one`);
@@ -61,7 +63,7 @@ const keys = {
   '+': (e) => zoomX(0.7, middleX()), '=': (e) => zoomX(0.7, middleX()), '-': (e) => zoomX(1 / 0.7, middleX()),
   '*': (e) => zoomY(0.7, (state.y.from + state.y.to) / 2), _: (e) => zoomY(1 / 0.7, (state.y.from + state.y.to) / 2),
   0: fit, Home: fit, '[': () => step(-1), ']': () => step(1), '{': () => step(-hundredth()), '}': () => step(hundredth()),
-  p: toPeak, j: () => neighbour(-1), k: () => neighbour(1), f: () => fillWith(state.chosen), n: () => nextMatch(1), b: () => nextMatch(-1),
+  p: toPeak, o: () => toTold(1), O: () => toTold(-1), j: () => neighbour(-1), k: () => neighbour(1), f: () => fillWith(state.chosen), n: () => nextMatch(1), b: () => nextMatch(-1),
   '/': () => { $('search').focus(); $('search').select(); }, v: () => setSide(sidesInTurn[(sidesInTurn.indexOf(state.side) + 1) % 3]),
   t: () => setAxis(state.axis === 'events' ? 'time' : 'events'), w: () => $('widen').click(), d: () => $('theme').click(), '?': () => $('keys').showModal(),
   c: () => { const all = colourKinds(); setColours(all[(all.indexOf(state.colours) + 1) % all.length]); },

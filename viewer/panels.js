@@ -12,6 +12,7 @@ function showTab(name) {
 }
 function fillPanels() {
   $('when').textContent = whenWords(state.moment);
+  fillTold();
   ({ alive: fillAlive, block: fillBlock, holes: fillHoles, stacks: fillStacks, colours: fillColours })[state.tab]();
 }
 function swatch(rank) { const e = element('span', { class: 'swatch' }); e.style.background = colourOf(rank); return e; }
@@ -29,7 +30,7 @@ function fillAlive() {
     element('td', { class: 'number' }, doc.has_times ? timeWords(times.timeOf(state.moment) - times.timeOf(s.begin[i])) : countWords(times.timeOf(state.moment) - times.timeOf(s.begin[i])))));
   const rest = s.complete || live <= told ? '' : `; smaller ones, ${sizeWords(Math.max(0, live - told))}, are not told one by one`;
   refill($('panel-alive'),
-    element('p', {}, `${sizeWords(told)} in ${countWords(alive.length)} blocks${rest}` + (s.raw.peak.bytes ? `, ${(100 * live / s.raw.peak.bytes).toFixed(live === s.raw.peak.bytes ? 0 : 1)} % of the peak` : '')),
+    element('p', {}, `${sizeWords(told)} in ${countWords(alive.length)} ${alive.length === 1 ? 'block' : 'blocks'}${rest}` + (s.raw.peak.bytes ? `, ${(100 * live / s.raw.peak.bytes).toFixed(live === s.raw.peak.bytes ? 0 : 1)} % of the peak` : '')),
     element('table', {}, element('thead', {}, element('tr', {}, head('size', 'Size', true), head('name', 'Name'), head('age', 'Age', true))), element('tbody', {}, ...rows)),
     alive.length > most ? element('p', {}, `and ${countWords(alive.length - most)} more`) : undefined);
 }
@@ -42,7 +43,7 @@ function fillBlock() {
   const facts = [['Size', `${sizeWords(s.size[i])}, ${countWords(s.size[i])} bytes`], ['Begins', whenWords(s.begin[i])], ['Ends', s.stays[i] ? 'not before the end' : whenWords(s.end[i])]];
   if (doc.has_times) facts.push(['Lives', timeWords(times.timeOf(s.end[i]) - times.timeOf(s.begin[i]))]);
   if (s.address) facts.push(['Address', s.addressWords(s.address[i])]);
-  if (s.planned) facts.push(['Planned at', countWords(s.planned[i])]);
+  if (s.planned) facts.push(['Planned at', offsetWords(s.planned[i])]);
   if (s.thread) facts.push(['Thread', threadWords(s, s.thread[i])]);
   if (s.stream) facts.push(['Stream', String(s.stream[i])]);
   $('panel-block').replaceChildren(element('h3', {}, swatch(s.rank[i]), nameOf(i) || 'block ' + i),
@@ -59,7 +60,7 @@ function fillHoles() {
     parts.push(element('h3', {}, p.planned ? 'As planned' : doc.input === 'plan' ? 'As given' : 'As recorded'), element('div', { class: 'strip' }, strip),
       element('p', {}, holes.length ? `${countWords(holes.length)} ${holes.length === 1 ? 'hole' : 'holes'} between live blocks: ${sizeWords(total)} free, but no block above ${sizeWords(holes[0].size)} fits` +
         ` (${((1 - holes[0].size / total) * 100).toFixed(0)} % fragmented).` : 'No holes between live blocks.'),
-      element('table', {}, element('tbody', {}, ...holes.slice(0, 40).map((h) => element('tr', {}, element('td', { class: 'number' }, sizeWords(h.size)), element('td', {}, 'at ' + (p.planned ? countWords(h.at) : s.addressWords(h.at))))))));
+      element('table', {}, element('tbody', {}, ...holes.slice(0, 40).map((h) => element('tr', {}, element('td', { class: 'number' }, sizeWords(h.size)), element('td', {}, 'at ' + (p.planned ? offsetWords(h.at) : s.addressWords(h.at))))))));
     requestAnimationFrame(() => drawStrip(strip, p, alive, holes));
   }
   if (panes.some((p) => p.picture && !p.planned)) parts.push(...segmentPart(s, state.moment));
@@ -93,8 +94,8 @@ function fillColours() {
   const pick = element('select', { 'aria-label': 'What colours mean', onchange: (e) => setColours(e.target.value) }, ...options.map(([value, words]) => element('option', { value, selected: state.colours === value ? '' : undefined }, words)));
   const rows = s.groups.slice(0, 60).map((g, k) => element('tr', { class: 'row', tabindex: 0, 'aria-selected': state.only === k, ...activate(() => { state.only = state.only === k ? -1 : k; paint(); fillPanels(); }) },
     element('td', { class: 'name' }, swatch(g.rank), keyWords(g.key)), element('td', { class: 'number' }, sizeWords(g.peak)), element('td', { class: 'number' }, countWords(g.blocks))));
-  refill($('panel-colours'), element('p', {}, 'Colours are by ', pick), segmentLegend(s), element('table', {}, element('thead', {}, element('tr', {}, element('th', {}, 'Name'), element('th', { class: 'number' }, 'At the peak'), element('th', { class: 'number' }, 'Blocks'))),
-    element('tbody', {}, ...rows)), s.groups.length > 60 ? element('p', {}, `and ${countWords(s.groups.length - 60)} more, all grey`) : undefined);
+  refill($('panel-colours'), element('p', {}, 'Colours are by ', pick), segmentLegend(s), toldLegend(s), element('table', {}, element('thead', {}, element('tr', {}, element('th', {}, 'Name'), element('th', { class: 'number' }, 'At the peak'), element('th', { class: 'number' }, 'Blocks'))),
+    element('tbody', {}, ...rows)), s.groups.length > 60 ? element('p', {}, `and ${countWords(s.groups.length - 60)} more${s.isGrey ? ', all grey' : ''}`) : undefined);
 }
 /* What there is to colour by. */
 function colourKinds() {

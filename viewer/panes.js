@@ -8,20 +8,29 @@ function makePane(planned, title, note) {
   p.boundLine = element('div', { class: 'mark line' }, element('span', {}));
   p.planLine = element('div', { class: 'mark line plan' }, element('span', {}));
   p.whens = [p.curve, p.map].map((parent) => { const w = element('div', { class: 'mark when' }); parent.append(w); return w; });
+  p.curve.append(element('span', { class: 'caption' }, 'live bytes'));
+  p.unit = element('div', { class: 'unit' });
   p.frame = element('div', { class: 'mark frame', hidden: '' });
   p.hover = element('div', { class: 'mark frame hover', hidden: '' });
   p.curve.append(p.boundLine, p.planLine, p.peak);
   p.map.append(p.frame, p.hover);
   p.picture = (planned ? state.space.planned : state.space.address) ? new Map2D(state.space, planned) : null;
-  p.box = element('div', { class: 'pane', 'data-planned': planned },
-    element('h2', {}, title, element('span', {}, note)), element('div', { class: 'stage' }, p.scaleLive, p.curve, p.scaleMap, p.map, p.scaleX));
+  p.box = element('div', { class: p.picture && hasAddresses(p) ? 'pane addresses' : 'pane', 'data-planned': planned },
+    element('h2', {}, title, element('span', {}, note)), element('div', { class: 'stage' }, p.scaleLive, p.curve, p.scaleMap, p.map, p.unit, p.scaleX));
   listen(p);
   return p;
+}
+/* Whether its scale tells the system's addresses, which are long; else offsets in an arena. */
+function hasAddresses(p) { return !p.planned && doc.has_times; }
+function aboveBound(plan) {
+  const words = sizeWords(plan.peak_bytes), bound = sizeWords(plan.bound_bytes);
+  if (plan.peak_bytes === plan.bound_bytes) return words + ', no plan is smaller';
+  return words + (words === bound ? `, ${(100 * (plan.peak_bytes / plan.bound_bytes - 1)).toPrecision(1)} % above the bound` : ', bound ' + bound);
 }
 function rebuildPanes() {
   const s = state.space, plan = s.raw.plan;
   const beforeNote = doc.input === 'plan' ? 'the file’s offsets reach ' + sizeWords(s.raw.range_bytes) : 'addresses reach over ' + sizeWords(s.raw.range_bytes);
-  const afterNote = plan ? sizeWords(plan.peak_bytes) + (plan.peak_bytes === plan.bound_bytes ? ', no plan is smaller' : ', bound ' + sizeWords(plan.bound_bytes)) : '';
+  const afterNote = plan ? aboveBound(plan) : '';
   const sides = [];
   if (s.address && state.side !== 'after') sides.push([false, doc.input === 'plan' ? 'The plan as given' : 'As recorded', beforeNote]);
   if (s.planned && state.side !== 'before') sides.push([true, 'As Berth plans it', afterNote]);
@@ -50,7 +59,7 @@ function windowOf() { return { x0: state.view.x0, x1: state.view.x1, y0: state.y
 
 function liveTop(p) {
   const s = state.space, plan = s.raw.plan;
-  return Math.max(1, s.raw.bound_bytes, s.raw.peak.bytes, p.planned && plan ? plan.peak_bytes : 0) * 1.14;
+  return Math.max(1, s.raw.bound_bytes, s.raw.peak.bytes, p.planned && plan ? plan.peak_bytes : 0) * 1.2;
 }
 function drawAll() {
   if (!state.space) return;
@@ -63,6 +72,7 @@ function drawPane(p) {
   const top = liveTop(p);
   if (p.curveKey !== curveKey) {
     drawCurve(context, s, view, wide, tall, top, { area: css.area, line: css.curve });
+    drawTold(context, s, view, wide, tall, ratio);
     p.curveKey = curveKey;
   }
   if (p.picture) {
@@ -102,35 +112,36 @@ function drawScales(p, view, top, ratio) {
   for (const t of byteTicks(0, top, tall / ratio / 34)) text(context, sizeWords(t), wide - 5 * ratio, Math.max(7 * ratio, Math.min(tall - 6 * ratio, tall - t / top * tall)), 'right');
   [context, wide, tall] = begin(p.scaleMap);
   if (p.picture) drawAddresses(p, context, view, wide, tall, ratio, text);
+  p.unit.textContent = s.axis;
   [context, wide, tall] = begin(p.scaleX);
   for (const t of ticks(Math.max(0, view.x0), Math.min(s.span, view.x1), wide / ratio / 90)) {
     const x = (t - view.x0) / (view.x1 - view.x0) * wide;
     context.fillRect(x, 0, ratio, 4 * ratio);
-    const words = s.axis === 'events' ? countWords(t) : doc.has_times ? timeWords(t) : countWords(times.zero + t), half = context.measureText(words).width / 2 + 2;
+    const words = s.axis === 'events' ? countWords(t) : doc.has_times ? roundTimeWords(t) : countWords(times.zero + t), half = context.measureText(words).width / 2 + 2;
     text(context, words, Math.max(half, Math.min(wide - half, x)), 12 * ratio, 'center');
   }
 }
 function drawAddresses(p, context, view, wide, tall, ratio, text) {
   const s = state.space, y = (at) => (view.y1 - at) / (view.y1 - view.y0) * tall;
-  if (p.planned || !doc.has_times) {
+  if (!hasAddresses(p)) {
     for (const t of byteTicks(Math.max(0, view.y0), view.y1, tall / ratio / 48)) text(context, sizeWords(t), wide - 5 * ratio, Math.max(7 * ratio, Math.min(tall - 7 * ratio, y(t))), 'right');
     return;
   }
   let lastY = Infinity;
-  const most = Math.floor((wide / ratio - 12) / 6.4);
-  const show = (at) => {
+  /* Those that do not fit are told by how far behind their region's begin they are: the ends of addresses are all alike. */
+  const show = (at, region) => {
     const where = Math.max(7 * ratio, Math.min(tall - 7 * ratio, y(at)));
     if (lastY - where < 26 * ratio) return;
     lastY = where;
-    const words = s.addressWords(at);
-    text(context, words.length > most ? '…' + words.slice(1 - most) : words, wide - 5 * ratio, where, 'right');
+    const words = s.addressWords(at), fits = context.measureText(words).width <= wide - 6 * ratio;
+    text(context, fits ? words : at > region.at ? '+' + sizeWords(at - region.at) : '…' + words.slice(-7), wide - 5 * ratio, where, 'right');
   };
   const step = 2 ** Math.ceil(Math.log2((view.y1 - view.y0) / Math.max(1, tall / ratio / 48)));
   for (const r of s.regions) {
     if (r.at > view.y1 || r.at + r.size < view.y0) continue;
     const odd = Number(r.address % BigInt(step)), first = r.at - odd + Math.ceil((Math.max(r.at, view.y0) - r.at + odd) / step) * step;
-    if (r.at >= view.y0 && first - r.at > step / 2) show(r.at);
-    for (let at = first; at < Math.min(r.at + r.size, view.y1); at += step) show(at);
+    if (r.at >= view.y0 && first - r.at > step / 2) show(r.at, r);
+    for (let at = first; at < Math.min(r.at + r.size, view.y1); at += step) show(at, r);
   }
 }
 /* Marks: elements over the pictures, so that tests and screen readers find them. */

@@ -350,6 +350,67 @@ const checks = {
     await t.close();
   },
 
+  async 'what was refused stands on the curve, and the keyboard goes there'(browser) {
+    const log = 'time_ns,thread,event,address,bytes,alignment,label,stream,status\n1000,0,allocate,0x1000,4096,16,weights,,OK\n' +
+      '2000,0,allocate,,1048576,16,cache,,OUT_OF_DEVICE_MEMORY\n3000,0,allocate,0x9000,8192,16,weights,,OK\n4000,0,free,0x1000,4096,16,,,OK\n5000,0,allocate,,2048,16,,,OUT_OF_DEVICE_MEMORY\n';
+    const t = await Tab.open(browser, view(make('refused.csv', log)));
+    assert.match((await t.text('#facts')).replace(/\s+/g, ' '), /Refused 2$/);
+    assert.ok(await t.page.locator('#told').isHidden());
+    const red = await t.look('[...rgb(css.refused)].slice(0, 3)'), isRed = async (event) => (await pixel(event)).every((c, k) => Math.abs(c - red[k]) < 8);
+    const pixel = (event) => t.page.evaluate((e) => {
+      const canvas = document.querySelector('.curve canvas'), v = windowOf(), x = Math.round((e - v.x0) / (v.x1 - v.x0) * canvas.width);
+      return [...canvas.getContext('2d').getImageData(x, canvas.height - Math.round(6 * devicePixelRatio), 1, 1).data].slice(0, 3);
+    }, event);
+    assert.ok(await isRed(1));
+    assert.ok(!await isRed(2));
+    await t.press('O');
+    assert.strictEqual(await t.text('#told'), 'refused: 1.00 MiB for cache');
+    assert.match(await t.text('#when'), /event 0/);
+    await t.press('o');
+    assert.strictEqual(await t.text('#told'), 'refused: 2.00 KiB');
+    await t.press('o');
+    assert.strictEqual(await t.text('#told'), 'refused: 1.00 MiB for cache');
+    await t.press('p');
+    assert.ok(await t.page.locator('#told').isHidden());
+    await t.press('5');
+    assert.match(await t.text('#told-legend'), /refused allocations \(2\)/);
+    const box = await t.page.locator('.curve').first().boundingBox(), w = await t.look('windowOf()');
+    await t.page.mouse.move(box.x + (1 - w.x0) / (w.x1 - w.x0) * box.width, box.y + 40);
+    assert.match(await t.text('#tip'), /refused: 1.00 MiB for cache\s+at event 0/);
+    await t.close();
+  },
+
+  async 'scales tell their places apart, and names stay in their blocks'(browser) {
+    const rows = [0, 1, 2, 3, 4, 5].map((k) => `${1000 + k},0,allocate,0x${(0x7f0000000000 + k * 2 ** 27).toString(16)},${2 ** 27},16,${'very::long<name'.repeat(12)}${k},,OK`);
+    const file = make('far.csv', 'time_ns,thread,event,address,bytes,alignment,label,stream,status\n' + rows.join('\n') + '\n');
+    for (const [width, height] of [[1280, 720], [390, 844]]) {
+      const t = await Tab.open(browser, view(file), width, height);
+      const drawn = await t.look(`(async () => { const list = [], write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (words, x, ...more) { list.push([this.canvas.parentNode.className, words, x + this.measureText(words).width, this.canvas.width]); return write.call(this, words, x, ...more); };
+        for (const p of panes) p.curveKey = ''; drawAll(); return list; })()`);
+      const scale = drawn.filter(([where]) => where === 'scale-map').map(([, words]) => words), first = scale.slice(0, scale.indexOf(scale.find((w) => w === '0\u00a0B')));
+      assert.ok(first.length > 3 && new Set(first).size === first.length, first.join(' '));
+      if (width > 900) assert.ok(first.some((words) => words.startsWith('0x7f00')), first.join(' '));
+      const named = drawn.filter(([where, words]) => where.startsWith('map') && words.includes('…'));
+      assert.ok(named.length, 'names are cut');
+      for (const [, words, right, wide] of named) assert.ok(right <= wide, `${words} ends at ${right} of ${wide}`);
+      await t.close();
+    }
+  },
+
+  async 'blocks with names of their own have colours, and one block is one'(browser) {
+    let text = 'id,lower,upper,size\n';
+    for (let i = 0; i < 300; i++) text += `b${i},${i},${i + 3},4096\n`;
+    let t = await Tab.open(browser, view(make('own.csv', text)));
+    assert.strictEqual(await t.look('state.space.rank.includes(OTHERS)'), false);
+    await t.press('5');
+    assert.match(await t.text('#panel-colours'), /and 240 more$/);
+    await t.close();
+    t = await Tab.open(browser, view(make('one.csv', 'id,lower,upper,size\nonly,0,9,4096\n')));
+    assert.match(await t.text('#panel-alive p'), /4.00 KiB in 1 block, 100 % of the peak/);
+    await t.close();
+  },
+
   async 'a recording has stacks, and its live bytes add up'(browser) {
     const trace = path.join(work, 'app.trace');
     const done = spawnSync(berth, ['record', '-q', '-o', trace, '--', '/bin/ls', '-laR', '/etc'], { encoding: 'utf8', maxBuffer: 1 << 28 });

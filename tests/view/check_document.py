@@ -177,12 +177,16 @@ def write(path, rows):
 def check_names(folder):
     """No byte of a name can end the script that the document is in, and bytes that are no UTF-8 do no harm."""
     path, page = os.path.join(folder, "names.csv"), os.path.join(folder, "names.html")
-    names = [b"</script><script>", b"<!--", b"\xff\xfe\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", "–ü\u2028".encode(), b"\\u003c", b"a" * 400]
+    names = [b"</script><script>", b"<!--", b"\xff\xfe\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", "–ü\u2028".encode(), b"\\u003c", b"a" * 400,
+             "a\u202eb\u2066c\u200f".encode(), ("ü" * 150 + "end").encode()]
     with open(path, "wb") as file:
         file.write(b"id,lower,upper,size\n" + b"".join(b'"%s",0,5,64\n' % name for name in names))
     text = run("view", path, "--json")
     assert not any(c in text for c in b"<>&")
     doc = json.loads(text.decode("utf-8"))
+    assert doc["texts"][9] == "a" * 160 + "…" + "a" * 80, doc["texts"][9]
+    assert doc["texts"][10] == "a\ufffdb\ufffdc\u200f", "what turns the letters around it is left out"
+    assert doc["texts"][11] == "ü" * 80 + "…" + "ü" * 38 + "end", "of a long name the begin and the end are told: " + doc["texts"][11]
     assert doc["texts"][1] == "</script><script>" and doc["texts"][3] == "\ufffd" * 3 and doc["texts"][7] == "–ü\u2028"
     assert doc["texts"][8] == "\\u003c" and len(doc["texts"][9]) < 300
     run("view", path, "-q", "-o", page)
