@@ -206,9 +206,9 @@ function drawTold(context, space, view, wide, tall, ratio) {
   }
 }
 
-/* Round numbers for an axis, about `count` of them. */
-function ticks(from, to, count) {
-  const raw = (to - from) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(raw));
+/* Round numbers for an axis, about `count` of them, `least` apart at least. */
+function ticks(from, to, count, least) {
+  const raw = Math.max(least, (to - from) / Math.max(1, count)), power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= raw), list = [];
   for (let t = Math.ceil(from / step) * step; t <= to; t += step) list.push(t);
   return list;

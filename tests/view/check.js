@@ -381,13 +381,14 @@ const checks = {
   },
 
   async 'scales tell their places apart, and names stay in their blocks'(browser) {
+    const written = `(async () => { const list = [], write = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (words, x, ...more) { list.push([this.canvas.parentNode.className, words, x + this.measureText(words).width, this.canvas.width]); return write.call(this, words, x, ...more); };
+      for (const p of panes) p.curveKey = ''; drawAll(); return list; })()`;
     const rows = [0, 1, 2, 3, 4, 5].map((k) => `${1000 + k},0,allocate,0x${(0x7f0000000000 + k * 2 ** 27).toString(16)},${2 ** 27},16,${'very::long<name'.repeat(12)}${k},,OK`);
     const file = make('far.csv', 'time_ns,thread,event,address,bytes,alignment,label,stream,status\n' + rows.join('\n') + '\n');
     for (const [width, height] of [[1280, 720], [390, 844]]) {
       const t = await Tab.open(browser, view(file), width, height);
-      const drawn = await t.look(`(async () => { const list = [], write = CanvasRenderingContext2D.prototype.fillText;
-        CanvasRenderingContext2D.prototype.fillText = function (words, x, ...more) { list.push([this.canvas.parentNode.className, words, x + this.measureText(words).width, this.canvas.width]); return write.call(this, words, x, ...more); };
-        for (const p of panes) p.curveKey = ''; drawAll(); return list; })()`);
+      const drawn = await t.look(written);
       const scale = drawn.filter(([where]) => where === 'scale-map').map(([, words]) => words), first = scale.slice(0, scale.indexOf(scale.find((w) => w === '0\u00a0B')));
       assert.ok(first.length > 3 && new Set(first).size === first.length, first.join(' '));
       if (width > 900) assert.ok(first.some((words) => words.startsWith('0x7f00')), first.join(' '));
@@ -396,6 +397,10 @@ const checks = {
       for (const [, words, right, wide] of named) assert.ok(right <= wide, `${words} ends at ${right} of ${wide}`);
       await t.close();
     }
+    const t = await Tab.open(browser, view(make('few.csv', 'id,lower,upper,size\nonly,2,5,4096\n')));
+    const counts = (await t.look(written)).filter(([where]) => where === 'scale-x').map(([, words]) => words);
+    assert.deepStrictEqual(counts, ['2', '3', '4', '5'], 'what is counted is whole');
+    await t.close();
   },
 
   async 'blocks with names of their own have colours, and one block is one'(browser) {
