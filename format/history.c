@@ -1,6 +1,7 @@
 /* Building the history of a program's memory. */
 #include "format/history.h"
 
+#include "format/open.h"
 #include "format/tally.h"
 
 #include <stdarg.h>
@@ -19,8 +20,8 @@ struct table {
 struct format_index {
     struct table texts, frames, live;
     uint32_t vacant; /* with a tally: a block's place that is free, index + 1; its `stack` is the next */
-    uint32_t *open;  /* segments that are not given back yet */
-    uint32_t open_count, open_room;
+    struct format_open open;
+    uint32_t vacant_segment; /* with a tally: as above; its `stack` is the next */
 };
 
 static uint64_t mix(uint64_t h, uint64_t n)
@@ -174,7 +175,7 @@ void format_history_close(format_history *h)
         free(h->index->live.numbers);
     }
     if (h->index)
-        free(h->index->open);
+        format_open_finish(&h->index->open);
     free(h->index);
     h->index = NULL;
 }
@@ -481,47 +482,49 @@ void format_history_wait(format_history *h, uint16_t process, uint16_t device, u
 
 /* ---- Segments ---------------------------------------------------------------------------------------- */
 
+/* A place for one more: with a tally one that has ended, if there is one. */
+static format_segment *segment_place(format_history *h)
+{
+    uint32_t vacant = h->index->vacant_segment;
+    if (!vacant)
+        return grow(h, &h->segments, &h->segment_count, &h->segment_room, sizeof *h->segments);
+    h->index->vacant_segment = h->segments[vacant - 1].stack;
+    return &h->segments[vacant - 1];
+}
+
 void format_history_map(format_history *h, const format_segment *segment)
 {
-    struct format_index *x = h->index;
-    uint32_t *open = grow(h, &x->open, &x->open_count, &x->open_room, sizeof *x->open);
-    format_segment *s =
-        open ? grow(h, &h->segments, &h->segment_count, &h->segment_room, sizeof *h->segments) : NULL;
-    if (!s) {
-        x->open_count -= open != NULL;
+    format_segment *s = segment_place(h);
+    if (!s)
+        return;
+    *s = *segment;
+    s->begin = s->end = h->event_count;
+    if (!format_open_add(&h->index->open, s->process, s->device, s->address, s->size_bytes,
+                         (uint32_t)(s - h->segments))) {
+        h->no_memory = true;
         return;
     }
     pass_time(h, segment->begin_ns);
     if (h->tally)
         (void)format_tally_map(h, segment->device, (int64_t)segment->size_bytes);
-    *open = h->segment_count - 1;
-    *s = *segment;
-    s->begin = h->event_count;
     s->end = FORMAT_ALIVE;
 }
 
-/* With a tally: the last segment takes the place of one that has ended. */
-static void drop_segment(format_history *h, uint32_t i)
+bool format_history_has_segment(const format_history *h, uint16_t process, uint16_t device, uint64_t address)
 {
-    uint32_t last = --h->segment_count;
-    h->segments[i] = h->segments[last];
-    for (uint32_t o = 0; o < h->index->open_count; o++)
-        if (h->index->open[o] == last)
-            h->index->open[o] = i;
+    return format_open_begins(&h->index->open, process, device, address);
 }
 
-/* Ends the open segment `o` and lets the parts of it outside [address, end) go on. */
-static void cut_segment(format_history *h, uint32_t o, uint64_t address, uint64_t end, uint64_t time_ns)
+/* Ends a segment and lets the parts of it outside [address, end) go on. */
+static void cut_segment(format_history *h, uint32_t i, uint64_t address, uint64_t end, uint64_t time_ns)
 {
-    struct format_index *x = h->index;
-    uint32_t i = x->open[o];
-    x->open[o] = x->open[--x->open_count];
     format_segment was = h->segments[i], part = was;
     h->segments[i].end = h->event_count;
     h->segments[i].end_ns = time_ns;
     if (h->tally) {
         (void)format_tally_map(h, was.device, -(int64_t)was.size_bytes);
-        drop_segment(h, i);
+        h->segments[i].stack = h->index->vacant_segment;
+        h->index->vacant_segment = i + 1;
     }
     part.begin_ns = time_ns;
     if (was.address < address) {
@@ -539,13 +542,10 @@ void format_history_unmap(format_history *h, uint16_t process, uint16_t device, 
                           uint64_t size_bytes, uint64_t time_ns)
 {
     uint64_t end = address + size_bytes;
+    uint32_t i;
     pass_time(h, time_ns);
-    for (uint32_t o = h->index->open_count; o-- > 0;) {
-        const format_segment *s = &h->segments[h->index->open[o]];
-        if (s->process == process && s->device == device && s->address < end &&
-            s->address + s->size_bytes > address)
-            cut_segment(h, o, address, end, time_ns);
-    }
+    while ((i = format_open_take(&h->index->open, process, device, address, end)) != UINT32_MAX)
+        cut_segment(h, i, address, end, time_ns);
 }
 
 /* ---- Figures ----------------------------------------------------------------------------------------- */

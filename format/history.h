@@ -158,6 +158,8 @@ void format_history_wait(format_history *h, uint16_t process, uint16_t device, u
 void format_history_map(format_history *h, const format_segment *segment);
 void format_history_unmap(format_history *h, uint16_t process, uint16_t device, uint64_t address,
                           uint64_t size_bytes, uint64_t time_ns);
+/* Whether a segment that is not given back begins there; only before closing. */
+bool format_history_has_segment(const format_history *h, uint16_t process, uint16_t device, uint64_t address);
 void format_history_moment(format_history *h, const format_moment *moment);
 /* Something that the user should know of the file, in words. */
 void format_history_notice(format_history *h, const char *words, ...) BERTH_PRINTF(2, 3);

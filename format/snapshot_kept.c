@@ -97,14 +97,6 @@ static void add_kept_blocks(struct snapshot *s, const struct format_pickle_objec
     }
 }
 
-static bool has_segment(const format_history *h, uint16_t device, uint64_t address)
-{
-    for (uint32_t i = 0; i < h->segment_count; i++)
-        if (h->segments[i].device == device && h->segments[i].address == address)
-            return true;
-    return false;
-}
-
 /* Which pool of PyTorch's cache a segment belongs to, in words, as a text; 0: the file does not say. */
 static uint32_t pool_of(struct snapshot *s, const struct format_pickle_object *segment)
 {
@@ -129,7 +121,7 @@ static void add_kept_segment(struct snapshot *s, const struct format_pickle_obje
     uint64_t address = (uint64_t)format_pickle_number(segment, ADDRESS);
     uint32_t pool = pool_of(s, segment);
     struct place *p = kept ? places_find(&kept->segments, place_key(device, address)) : NULL;
-    bool known = p ? p->key != 0 : has_segment(s->h, device, address);
+    bool known = p ? p->key != 0 : format_history_has_segment(s->h, 0, device, address);
     if (p) {
         p->key = place_key(device, address);
         p->pool = pool;

@@ -134,6 +134,45 @@ static void test_pages_are_given_back_in_parts(void **state)
     format_history_finish(&h);
 }
 
+/* Pieces of one space that are mapped, byte by byte, beside what the history has open; overlaps too, which a damaged file may tell. */
+static void test_mapped_bytes_are_those_of_a_second_count(void **state)
+{
+    enum { SPACES = 3, BYTES = 600 };
+    static uint8_t mapped[SPACES][BYTES]; /* how many segments are there */
+    (void)state;
+    format_history h = {0};
+    uint64_t random = 1;
+    assert_true(format_history_init(&h, "test"));
+    for (uint32_t step = 0; step < STEPS; step++) {
+        uint32_t space = (uint32_t)below(&random, SPACES), from = (uint32_t)below(&random, BYTES);
+        uint32_t size = 1 + (uint32_t)below(&random, BYTES - from < 60 ? BYTES - from : 60);
+        uint16_t process = (uint16_t)(space / 2), device = (uint16_t)(space % 2);
+        bool maps = below(&random, 4) && mapped[space][from] < 100;
+        if (maps)
+            format_history_map(&h, &(format_segment){.address = 1000 + from,
+                                                     .size_bytes = size,
+                                                     .process = process,
+                                                     .device = device,
+                                                     .begin_ns = step});
+        else
+            format_history_unmap(&h, process, device, 1000 + from, size, step);
+        for (uint32_t i = from; i < from + size; i++)
+            mapped[space][i] = maps ? (uint8_t)(mapped[space][i] + 1) : 0;
+        if (maps)
+            assert_true(format_history_has_segment(&h, process, device, 1000 + from));
+        else if (size > 1)
+            assert_false(format_history_has_segment(&h, process, device, 1000 + from));
+    }
+    static uint8_t open[SPACES][BYTES];
+    for (uint32_t i = 0; i < h.segment_count; i++) {
+        const format_segment *g = &h.segments[i];
+        for (uint64_t at = g->address; g->end == FORMAT_ALIVE && at < g->address + g->size_bytes; at++)
+            open[g->process * 2 + g->device][at - 1000]++;
+    }
+    assert_memory_equal(open, mapped, sizeof open);
+    format_history_finish(&h);
+}
+
 /* A trace, packed if this build can, comes back with names, stacks and lives. */
 static void test_a_trace_is_a_history(void **state)
 {
@@ -254,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_random_events),
         cmocka_unit_test(test_texts_and_frames_are_kept_once),
         cmocka_unit_test(test_pages_are_given_back_in_parts),
+        cmocka_unit_test(test_mapped_bytes_are_those_of_a_second_count),
         cmocka_unit_test(test_a_trace_is_a_history),
         cmocka_unit_test(test_files_are_recognised_by_what_is_in_them),
     };
