@@ -2,7 +2,8 @@
  *
  *     {'segments': [{address, total_size, blocks: [{address, size, requested_size, state, frames}]}],
  *      'device_traces': [[{action, addr, size, stream, time_us, frames, user_metadata}, …] a device],
- *      'host_segments', 'host_traces': the same of pinned memory, whose events are one list}
+ *      'host_segments', 'host_traces': the same of pinned memory, whose events are one list,
+ *      'external_annotations': [{stage, name, device, time_us}]}
  *
  * or the list of segments alone, which torch.cuda.memory_snapshot() gives.
  *
@@ -21,11 +22,11 @@
 #include "format/snapshot.h"
 
 static const char *const keys[KEYS_END - 1] = {
-    "action",        "addr",         "address",       "size",         "requested_size",
-    "total_size",    "stream",       "time_us",       "frames",       "filename",
-    "line",          "name",         "blocks",        "state",        "device",
-    "segments",      "device_free",  "is_expandable", "segment_type", "segment_pool_id",
-    "host_segments", "user_metadata"};
+    "action",        "addr",          "address",       "size",         "requested_size",
+    "total_size",    "stream",        "time_us",       "frames",       "filename",
+    "line",          "name",          "blocks",        "state",        "device",
+    "segments",      "device_free",   "is_expandable", "segment_type", "segment_pool_id",
+    "host_segments", "user_metadata", "stage"};
 
 static const struct known_action {
     const char *word;
@@ -154,6 +155,12 @@ static uint64_t number_of(const format_pickle_value *value)
     return (uint64_t)format_pickle_value_number(value);
 }
 
+static uint64_t time_of(const format_pickle_value *value)
+{
+    uint64_t time_us = number_of(value);
+    return time_us < UINT64_MAX / 1000 ? time_us * 1000 : 0;
+}
+
 /* Nothing is less than nothing. */
 static uint64_t size_of(const format_pickle_value *value)
 {
@@ -182,6 +189,24 @@ static void add_or_count(struct snapshot *s, struct event *e)
         s->h->no_memory = true;
 }
 
+/* What the program was doing, as it told its profiler: where it begins is a named moment. For a tally it is nothing. */
+static bool take_note(struct snapshot *s, const format_pickle_value *fields[KEYS_END])
+{
+    const format_pickle_value *stage = fields[STAGE], *name = fields[NAME];
+    if (!stage || !name || stage->type != FORMAT_PICKLE_TEXT || name->type != FORMAT_PICKLE_TEXT)
+        return false;
+    struct event e = {.time_ns = time_of(fields[TIME_US]),
+                      .address = number_of(fields[DEVICE]),
+                      .label = (uint32_t)name->as.number,
+                      .order = s->count,
+                      .action = NOTED};
+    if (s->h->tally || strcmp(format_history_words(s->h, (uint32_t)stage->as.number), "START") != 0)
+        return true;
+    s->notes++;
+    add_or_count(s, &e);
+    return true;
+}
+
 /* As format_pickle_item: whatever list of dictionaries has actions is a trace. */
 static bool take_event(void *context, struct format_pickle_object *list,
                        const struct format_pickle_object *item)
@@ -190,13 +215,14 @@ static bool take_event(void *context, struct format_pickle_object *list,
     const format_pickle_value *fields[KEYS_END] = {0};
     find_fields(item, fields);
     if (!fields[ACTION] || fields[ACTION]->type != FORMAT_PICKLE_TEXT)
-        return false;
+        return take_note(s, fields);
     if (!list->tag)
         list->tag = ++s->traces;
     uint64_t which = (uint64_t)fields[ACTION]->as.number - FIRST_ACTION;
     if (which >= ACTION_COUNT)
         return true;
-    struct event e = {.address = number_of(fields[ADDR]),
+    struct event e = {.time_ns = time_of(fields[TIME_US]),
+                      .address = number_of(fields[ADDR]),
                       .size_bytes = size_of(fields[SIZE]),
                       .stream = number_of(fields[STREAM]),
                       .stack = format_snapshot_stack(s, fields[FRAMES]),
@@ -204,8 +230,6 @@ static bool take_event(void *context, struct format_pickle_object *list,
                       .device = (uint16_t)list->tag, /* which list: its device is known at the end */
                       .action = actions[which].action,
                       .stands_alone = actions[which].stands_alone};
-    uint64_t time_us = number_of(fields[TIME_US]);
-    e.time_ns = time_us < UINT64_MAX / 1000 ? time_us * 1000 : 0;
     if (e.action == FREE && is_let_go(s, list, e.address))
         s->count--; /* nobody waited: one event tells it all */
     e.order = s->count;
@@ -241,13 +265,15 @@ static void order_events(struct snapshot *s)
 {
     uint64_t last = 0;
     for (size_t i = 0; i < s->count; i++) {
+        if (s->events[i].action == NOTED) /* those stand behind all traces */
+            continue;
         if (i && s->events[i].device != s->events[i - 1].device)
             last = 0;
         if (s->events[i].time_ns < last)
             s->events[i].time_ns = last;
         last = s->events[i].time_ns;
     }
-    if (s->traces > 1)
+    if (s->traces > 1 || s->notes)
         qsort(s->events, s->count, sizeof *s->events, compare_events);
 }
 
@@ -258,6 +284,12 @@ uint16_t format_snapshot_device(format_history *h, const char *kind, uint64_t or
     char name[64];
     snprintf(name, sizeof name, "%s:%llu", kind, (unsigned long long)ordinal);
     return format_history_device(h, name);
+}
+
+uint16_t format_snapshot_told_device(format_history *h, int64_t ordinal)
+{
+    return ordinal < 0 ? format_history_device(h, "cpu")
+                       : format_snapshot_device(h, "cuda", (uint64_t)ordinal);
 }
 
 /* The lists that events came from stand under a key of the whole; their places there are their devices. */
@@ -284,8 +316,12 @@ static void set_devices(struct snapshot *s, const struct format_pickle_object *t
 {
     uint16_t devices[TRACES_MOST] = {0};
     name_traces(s, top, devices);
-    for (size_t i = 0; i < s->count; i++)
-        s->events[i].device = s->events[i].device < TRACES_MOST ? devices[s->events[i].device] : 0;
+    for (size_t i = 0; i < s->count; i++) {
+        struct event *e = &s->events[i];
+        e->device = e->action == NOTED        ? format_snapshot_told_device(s->h, (int64_t)e->address)
+                    : e->device < TRACES_MOST ? devices[e->device]
+                                              : 0;
+    }
 }
 
 /* ---- All of it ----------------------------------------------------------------------------------------- */
@@ -333,6 +369,10 @@ static void add_event(struct snapshot *s, const struct event *e)
     case LET_GO:
         format_history_wait(s->h, 0, e->device, e->address);
         break;
+    case NOTED:
+        format_history_moment(
+            s->h, &(format_moment){.time_ns = e->time_ns, .label = e->label, .device = e->device});
+        break;
     case MARKED:
         moment.size_bytes = 0;
         moment.label = format_history_text(s->h, "snapshot", strlen("snapshot"));
@@ -378,7 +418,7 @@ static void add_all(struct snapshot *s, const struct format_pickle_object *top)
 
 static void say_if_empty(struct snapshot *s)
 {
-    if (s->count)
+    if (s->count > s->notes)
         return;
     bool is_cpu =
         s->h->device_count > 1 && strcmp(format_history_words(s->h, s->h->devices[1].name), "cpu") == 0;

@@ -6,7 +6,7 @@
 #include "format/pickle.h"
 
 enum { TRACES_MOST = 256 };
-enum action { ALLOC, FREE, MAP, UNMAP, OOM, MARKED, LET_GO };
+enum action { ALLOC, FREE, MAP, UNMAP, OOM, MARKED, NOTED, LET_GO };
 
 struct event {
     uint64_t time_ns, address, size_bytes, stream, order;
@@ -14,7 +14,8 @@ struct event {
     uint16_t device;
     uint8_t action;
     bool stands_alone; /* a segment of its own, not more of a range that grows */
-    bool knows_free;   /* of a refusal: the address is what the device still had */
+    bool
+        knows_free; /* of a refusal: the address is what the device still had; of a note it is which device */
 };
 
 struct snapshot {
@@ -24,6 +25,7 @@ struct snapshot {
     struct event *events;
     size_t count, room;
     uint16_t traces; /* how many lists of events there were */
+    size_t notes;    /* how many of the events are annotations */
     uint16_t devices[TRACES_MOST];
     uint64_t start_ns;
     void *bytes;   /* of the file, mapped */
@@ -54,6 +56,7 @@ enum word {
     SEGMENT_POOL_ID,
     HOST_SEGMENTS,
     USER_METADATA,
+    STAGE,
     KEYS_END,
     FIRST_ACTION = KEYS_END,
 };
@@ -74,6 +77,8 @@ static inline const struct format_pickle_object *snapshot_list(const struct form
 /* The stack of a list of frames; 0: it is none. */
 uint32_t format_snapshot_stack(struct snapshot *s, const format_pickle_value *frames);
 uint16_t format_snapshot_device(format_history *h, const char *kind, uint64_t ordinal);
+/* As a segment tells it: -1 is the CPU, as the index of torch.device("cpu"). */
+uint16_t format_snapshot_told_device(format_history *h, int64_t ordinal);
 void format_snapshot_add_block(struct snapshot *s, const struct event *e, uint64_t time_ns);
 /* For a tally: a block that was there at the start, and is or (ended) was until now. */
 void format_snapshot_add_old_block(struct snapshot *s, const struct event *e, uint64_t start_ns, bool ended);

@@ -144,11 +144,8 @@ static void add_kept_list(struct snapshot *s, const struct format_pickle_object 
         if (list->items[i].type != FORMAT_PICKLE_DICT)
             continue;
         const struct format_pickle_object *segment = list->items[i].as.object;
-        int64_t ordinal = format_pickle_number(segment, DEVICE);
         uint16_t device = is_host ? format_snapshot_device(s->h, "pinned", 0)
-                          : ordinal < 0
-                              ? format_history_device(s->h, "cpu") /* as torch.device("cpu").index */
-                              : format_snapshot_device(s->h, "cuda", (uint64_t)ordinal);
+                                  : format_snapshot_told_device(s->h, format_pickle_number(segment, DEVICE));
         add_kept_segment(s, segment, device, kept, start_ns);
         add_kept_blocks(s, segment, device, kept, start_ns);
     }

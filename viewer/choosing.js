@@ -29,7 +29,8 @@ function toldWords(m) {
   return m.size ? `refused: ${sizeWords(m.size)}${by ? ' for ' + by : ''}` : `moment: ${by || 'without a name'}`;
 }
 function fillTold() {
-  const here = state.space.raw.moments.filter((m) => momentOf(m) === state.moment).map(toldWords);
+  const all = state.space.raw.moments.filter((m) => momentOf(m) === state.moment), here = all.map(toldWords);
+  $('told').classList.toggle('refused', all.some((m) => m.size));
   $('told').textContent = here.length > 3 ? `${here.slice(0, 3).join('; ')}; and ${here.length - 3} more` : here.join('; ');
   $('told').hidden = !here.length;
 }

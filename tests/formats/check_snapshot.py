@@ -122,9 +122,12 @@ A = 0x7f0000000000
 newer = {"segments": [segment(A, (4096, "active_allocated"), device=0)],
          "device_traces": [[event("alloc", A, 4096, 1, user_metadata="weights", compile_context="Torch-Compiled Region: 0/0"),
                             event("alloc", A + 8192, 512, 2), event("free_requested", A + 8192, 512, 3, user_metadata="late"),
-                            event("free_completed", A + 8192, 512, 3, user_metadata="late")]],
+                            event("free_completed", A + 8192, 512, 3, user_metadata="late"),
+                            event("oom", 0, 1 << 40, 9)]],
          "host_segments": [segment(A + (1 << 30), (640, "active_allocated"), (704, "active_awaiting_free"), (128, "inactive"), device=0)],
          "host_traces": [event("alloc", A + (1 << 30), 640, 2), event("alloc", A + (1 << 31), 100, 4), event("free_completed", A + (1 << 31), 100, 5)]}
+newer["external_annotations"] = [{"stage": stage, "name": name, "device": device, "time_us": time}
+                                 for stage, name, device, time in [("START", "step 1", 0, 0), ("END", "step 1", 0, 2), ("START", "load", 1, 3)]]
 with open("snapshot.pickle", "wb") as file:
     pickle.dump(newer, file)
 code, lines, words = lines_of("snapshot.pickle")
@@ -132,6 +135,12 @@ got = sorted(tuple(line.split()[3:6]) for line in lines if line.startswith("bloc
 check(code == 0 and got == sorted([("4096", "alive", "cuda:0"), ("512", "freed", "cuda:0"), ("640", "alive", "pinned:0"), ("704", "alive", "pinned:0"),
                                    ("100", "freed", "pinned:0")]), f"pinned memory is a device of its own: {code} {got} {words}")
 check([line for line in lines if line.startswith("label ")] == ["label 4096 weights"], f"what the program says is the label: {lines}")
+told = [line for line in lines if line.startswith("moment ")]
+check(told == ["moment 0 step 1", "moment 0 load", f"moment {1 << 40} "], f"annotations are named moments: {lines}")
+with open("snapshot.pickle", "wb") as file:
+    pickle.dump({key: value for key, value in newer.items() if not key.startswith("host")}, file)
+code, lines, words = lines_of("snapshot.pickle")
+check([line for line in lines if line.startswith("moment ")] == told, f"at their times, also behind the only trace: {lines}")
 with open("snapshot.pickle", "wb") as file:
     pickle.dump({"device_traces": [[event("alloc", A, -7, 1), event("alloc", A + 8192, 512, 2)]]}, file)
 code, lines, words = lines_of("snapshot.pickle")
