@@ -129,19 +129,20 @@ function drawAddresses(p, context, view, wide, tall, ratio, text) {
   }
   let lastY = Infinity;
   /* Those that do not fit are told by how far behind their region's begin they are: the ends of addresses are all alike. */
-  const show = (at, region) => {
+  const fits = (words) => context.measureText(words).width <= wide - 6 * ratio;
+  const show = (at, region, whole) => {
     const where = Math.max(7 * ratio, Math.min(tall - 7 * ratio, y(at)));
     if (lastY - where < 26 * ratio) return;
     lastY = where;
-    const words = s.addressWords(at), fits = context.measureText(words).width <= wide - 6 * ratio;
-    text(context, fits ? words : at > region.at ? '+' + sizeWords(at - region.at) : '…' + words.slice(-7), wide - 5 * ratio, where, 'right');
+    const words = s.addressWords(at);
+    text(context, whole ? words : at > region.at ? '+' + sizeWords(at - region.at) : '…' + words.slice(-7), wide - 5 * ratio, where, 'right');
   };
   const step = 2 ** Math.ceil(Math.log2((view.y1 - view.y0) / Math.max(1, tall / ratio / 48)));
   for (const r of s.regions) {
     if (r.at > view.y1 || r.at + r.size < view.y0) continue;
-    const odd = Number(r.address % BigInt(step)), first = r.at - odd + Math.ceil((Math.max(r.at, view.y0) - r.at + odd) / step) * step;
-    if (r.at >= view.y0 && first - r.at > step / 2) show(r.at, r);
-    for (let at = first; at < Math.min(r.at + r.size, view.y1); at += step) show(at, r);
+    const whole = fits('0x' + 'e'.repeat(r.address.toString(16).length)), odd = whole ? Number(r.address % BigInt(step)) : 0, first = r.at - odd + Math.ceil((Math.max(r.at, view.y0) - r.at + odd) / step) * step;
+    if (r.at >= view.y0 && first - r.at > step / 2) show(r.at, r, whole);
+    for (let at = first; at < Math.min(r.at + r.size, view.y1); at += step) show(at, r, whole);
   }
 }
 /* Marks: elements over the pictures, so that tests and screen readers find them. */
