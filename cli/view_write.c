@@ -184,7 +184,8 @@ static bool write_frames(const view *v, struct names *names, FILE *out)
         column_number(&module, number_of(&names->texts, f->module));
         column_number(&line, f->line);
         column_number(&general, format_site_is_general(v->h, f));
-        column_number(&address, f->function ? 0 : f->address); /* what stands for a name that is not known */
+        /* What stands for a name that is not known: from its module's begin, so that it is the same in every run. */
+        column_number(&address, f->function ? 0 : f->address - (f->base <= f->address ? f->base : 0));
     }
     fprintf(out, "\"frames\":{\"count\":%u,", names->frames.count);
     bool done = column_write(&caller, out, "caller");

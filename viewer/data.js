@@ -309,7 +309,7 @@ class Names {
     const name = this.texts[this.function[f - 1]];
     if (name) return name;
     const module = this.texts[this.module[f - 1]].replace(/^.*\//, '');
-    return (module ? module + ' ' : '') + '0x' + this.address[f - 1].toString(16);
+    return (module ? module + '+' : '') + '0x' + this.address[f - 1].toString(16);
   }
   place(f) {
     const file = this.texts[this.file[f - 1]].replace(/^.*\//, ''), line = this.line[f - 1];

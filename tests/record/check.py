@@ -1,4 +1,5 @@
 """check.py BERTH SUBJECT READ [C++ SUBJECT]: what a program does is in its trace, however it ends."""
+import base64
 import glob
 import json
 import mmap
@@ -56,6 +57,13 @@ check(names == [["innermost", "caller_of_innermost"]], f"the last of many proces
 
 # Without symbols a place is one holder, wherever a process has its module and whoever called.
 subprocess.run([berth, "record", "-q", "-o", "places.trace", "--no-symbols", "--", "sh", "-c", '"$0" pairs 300; "$0" pairs 300', subject], check=True)
+page = json.loads(subprocess.run([berth, "view", "places.trace", "--json"], capture_output=True, text=True, check=True).stdout)
+size, at = 0, 0
+for byte in base64.b64decode(page["frames"]["address"]):
+    size, at = size | (byte & 127) << at, at + 7
+    if byte < 128:
+        check(size < 1 << 32, f"the page tells places from the begin of their module: {size:x}")
+        size, at = 0, 0
 holders = json.loads(subprocess.run([berth, "top", "places.trace", "--json"], capture_output=True, text=True, check=True).stdout)["holders"]
 os.remove("places.trace")
 counts = [h["allocations"] for h in holders if h["name"].startswith(os.path.basename(subject) + "+0x") and h["allocations"] >= 300]
