@@ -6,6 +6,7 @@
 #include "cli/holders.h"
 #include "cli/size.h"
 #include "cli/view.h"
+#include "format/text.h"
 
 enum {
     WIDTH = 900,
@@ -41,14 +42,29 @@ static double svg_x(const svg *g, uint64_t event)
     return LEFT + (double)event / (g->v->h->event_count ? (double)g->v->h->event_count : 1) * WIDTH;
 }
 
+/* About `most` bytes of a text, whole characters of it; of a long one the middle is left out. */
 static void svg_words(FILE *out, const char *text, size_t most)
 {
-    for (size_t i = 0; i < most && text[i]; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c < ' ' || c >= 127 || c == '<' || c == '>' || c == '&' || c == '"')
-            fprintf(out, "&#%d;", c < ' ' || c >= 127 ? '?' : c);
+    const char *cut = strlen(text) > most ? text + most - most / 3 : NULL;
+    const char *tail = cut ? text + strlen(text) - most / 3 : NULL;
+    while (*text) {
+        size_t length = format_text_character(text);
+        unsigned char c = (unsigned char)*text;
+        if (cut && text >= cut) {
+            fputs("&#8230;", out);
+            for (text = tail; ((unsigned char)*text & 0xc0) == 0x80;) /* not inside a character */
+                text++;
+            cut = NULL;
+            continue;
+        }
+        bool is_none = length == 3 && memcmp(text, "\xef\xbf", 2) == 0; /* two of them no XML may have */
+        if (!length || is_none || format_text_turns_around(text))
+            fputs("&#65533;", out);
+        else if (c < ' ' || c == 127 || strchr("<>&\"'", c))
+            fprintf(out, "&#%d;", c < ' ' || c == 127 ? '?' : c);
         else
-            fputc(c, out);
+            fwrite(text, 1, length, out);
+        text += length ? length : 1;
     }
 }
 
@@ -153,8 +169,10 @@ static void draw_blocks(const svg *g)
             if (w * tall < least || (least < 64 && w * tall >= least * 8))
                 continue;
             drawn++;
-            fprintf(g->out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"><title>",
-                    x, base - at - tall, w, tall, colour_of(g, b));
+            /* A border would be all that is seen of a thin one. */
+            fprintf(g->out,
+                    "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"%s><title>", x,
+                    base - at - tall, w, tall, colour_of(g, b), w < 2 || tall < 2 ? " stroke=\"none\"" : "");
             svg_words(g->out, format_history_words(h, name_of(g, b)), 200);
             fprintf(g->out, " %" PRIu64 " bytes</title></rect>\n", b->size_bytes);
         }
@@ -206,7 +224,16 @@ static void draw_segments(const svg *g)
     fputs("</g>\n", g->out);
 }
 
-static void draw_legend(const svg *g, uint32_t segments)
+/* Blocks that have no colour of their own. */
+static uint32_t count_others(const svg *g)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < g->s->block_count; k++)
+        count += colour_of(g, &g->v->h->blocks[g->s->blocks[k]]) == colours[NAMED];
+    return count;
+}
+
+static void draw_legend(const svg *g, uint32_t others, uint32_t segments)
 {
     char line[80];
     double y = TOP + CURVE + GAP + MAP + BELOW;
@@ -214,6 +241,13 @@ static void draw_legend(const svg *g, uint32_t segments)
         fprintf(g->out, "<rect x=\"%d\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", LEFT, y,
                 colours[i]);
         svg_text(g, LEFT + 18, y + 11, "start", format_history_words(g->v->h, g->named[i]));
+    }
+    if (others) {
+        fprintf(g->out, "<rect x=\"%d\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", LEFT, y,
+                colours[NAMED]);
+        snprintf(line, sizeof line, "all others (%" PRIu32 " block%s)", others, others == 1 ? "" : "s");
+        svg_text(g, LEFT + 18, y + 11, "start", line);
+        y += 18;
     }
     if (!segments)
         return;
@@ -233,12 +267,12 @@ bool view_write_svg(const view *v, const view_space *s, FILE *out)
         free(g.sites);
         return false;
     }
-    const uint32_t segments = count_segments(&g);
+    const uint32_t segments = count_segments(&g), others = count_others(&g);
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %u\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
             LEFT + WIDTH + RIGHT,
-            TOP + CURVE + GAP + MAP + BELOW + 10 + 18 * (g.named_count + (segments > 0)));
+            TOP + CURVE + GAP + MAP + BELOW + 10 + 18 * (g.named_count + (others > 0) + (segments > 0)));
     draw_curve(&g);
     if (segments)
         draw_segments(&g);
@@ -251,7 +285,7 @@ bool view_write_svg(const view *v, const view_space *s, FILE *out)
     snprintf(line, sizeof line, "%s: %u blocks, %s, in the order of events", view_space_name(v, s, name),
              s->block_count, g.planned ? "planned" : "as recorded");
     svg_text(&g, LEFT, base + 18, "start", line);
-    draw_legend(&g, segments);
+    draw_legend(&g, others, segments);
     fputs("</svg>\n", out);
     free(g.sites);
     return !ferror(out);

@@ -72,13 +72,6 @@ static bool column_write(struct column *c, FILE *out, const char *name)
 
 /* ---- Texts ------------------------------------------------------------------------------------------- */
 
-/* Characters that turn what stands around them the other way: a name would be read as another. */
-static bool turns_around(const unsigned char *c)
-{
-    return c[0] == 0xe2 &&
-           ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
-}
-
 /* Writes about `most` bytes of a text, whole characters of it: names of C++ differ at their ends, so the middle is left out. */
 static size_t write_some(FILE *out, const char *text, size_t most)
 {
@@ -102,7 +95,7 @@ static size_t write_some(FILE *out, const char *text, size_t most)
             fputs("\\ufffd", out);
         else if (length == 1 && (*c < ' ' || *c == 127 || strchr("<>&'\"\\", *c)))
             fprintf(out, "\\u%04x", *c);
-        else if (length == 3 && turns_around(c))
+        else if (length == 3 && format_text_turns_around(text))
             fputs("\\ufffd", out);
         else if (length == 3 && c[0] == 0xe2 && c[1] == 0x80 && (c[2] & 0xfe) == 0xa8)
             fprintf(out, "\\u20%02x", c[2] & 0x2f);

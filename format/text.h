@@ -2,8 +2,17 @@
 #ifndef BERTH_FORMAT_TEXT_H
 #define BERTH_FORMAT_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+
+/* Whether the character there turns what stands around it the other way: a name would be read as another. */
+static inline bool format_text_turns_around(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    return c[0] == 0xe2 &&
+           ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
+}
 
 /* The bytes of the UTF-8 character at `text`; 0 if there is none that is right. */
 static inline size_t format_text_character(const char *text)

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 berth, live_program = sys.argv[1:]
 HEADER = "time_ns,thread,event,address,bytes,alignment,label,stream,status\n"
@@ -178,7 +179,7 @@ def check_names(folder):
     """No byte of a name can end the script that the document is in, and bytes that are no UTF-8 do no harm."""
     path, page = os.path.join(folder, "names.csv"), os.path.join(folder, "names.html")
     names = [b"</script><script>", b"<!--", b"\xff\xfe\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", "–ü\u2028".encode(), b"\\u003c", b"a" * 400,
-             "a\u202eb\u2066c\u200f".encode(), ("ü" * 150 + "end").encode()]
+             "a\u202eb\u2066c\u200f".encode(), ("ü" * 150 + "end").encode(), b"\xef\xbf\xbe\xef\xbf\xbf"]
     with open(path, "wb") as file:
         file.write(b"id,lower,upper,size\n" + b"".join(b'"%s",0,5,64\n' % name for name in names))
     text = run("view", path, "--json")
@@ -191,7 +192,18 @@ def check_names(folder):
     assert doc["texts"][8] == "\\u003c" and len(doc["texts"][9]) < 300
     run("view", path, "-q", "-o", page)
     assert open(page, "rb").read().count(b"</script>") == 2
-    assert b"<script>" not in run("view", path, "--svg", "-o", "-")
+    picture = run("view", path, "--svg", "-o", "-")
+    assert b"<script>" not in picture
+    told = [e.text for e in xml.etree.ElementTree.fromstring(picture.decode("utf-8")).iter("{http://www.w3.org/2000/svg}title")]
+    wanted = ["</script><script>", "<!--", "\ufffd" * 3, "–ü\u2028", "a\ufffdb\ufffdc\u200f", "\ufffd\ufffd", "ü" * 67 + "…" + "ü" * 31 + "end"]
+    for name in wanted:
+        assert name + " 64 bytes" in told, (name, told)
+    legend = [e.text for e in xml.etree.ElementTree.fromstring(picture.decode("utf-8")).iter("{http://www.w3.org/2000/svg}text")]
+    assert legend[-1] == f"all others ({len(names) - 7} blocks)", legend
+    assert b'stroke="none"' not in picture
+    with open(path, "wb") as file:
+        file.write(b"id,lower,upper,size\nlarge,0,9,1000000\nthin,0,9,1000\n")
+    assert run("view", path, "--svg", "-o", "-").count(b'stroke="none"') == 1, "a border would hide what is as thin as it"
 
 
 def check_segments(folder):
