@@ -8,7 +8,8 @@ function makePane(planned, title, note) {
   p.boundLine = element('div', { class: 'mark line' }, element('span', {}));
   p.planLine = element('div', { class: 'mark line plan' }, element('span', {}));
   p.whens = [p.curve, p.map].map((parent) => { const w = element('div', { class: 'mark when' }); parent.append(w); return w; });
-  p.curve.append(element('span', { class: 'caption' }, 'live bytes'));
+  p.caption = element('span', { class: 'caption' }, 'live bytes');
+  p.curve.append(p.caption);
   p.unit = element('div', { class: 'unit' });
   p.frame = element('div', { class: 'mark frame', hidden: '' });
   p.hover = element('div', { class: 'mark frame hover', hidden: '' });
@@ -155,6 +156,7 @@ function place(p, view, top) {
   p.peak.setAttribute('aria-label', `Peak: ${sizeWords(raw.peak.bytes)} in ${countWords(raw.peak.blocks)} blocks at ${whenWords(raw.peak.event)}`);
   p.peak.title = p.peak.getAttribute('aria-label');
   p.peak.hidden = x(raw.peak.event) < -1 || x(raw.peak.event) > wide + 1;
+  p.caption.hidden = !p.peak.hidden && x(raw.peak.event) > wide - 76; /* they would lie on each other */
   const line = (e, bytes, words) => { e.style.top = (tall - bytes / top * tall) + 'px'; e.lastChild.textContent = words; };
   line(p.boundLine, raw.bound_bytes, 'lower bound ' + sizeWords(raw.bound_bytes));
   p.planLine.hidden = !(p.planned && raw.plan) || raw.plan.peak_bytes === raw.bound_bytes;
