@@ -9,6 +9,8 @@
 #include "format/pack.h"
 #include "format/symbols.h"
 
+enum { PROCESSES_MOST = UINT16_MAX }; /* that a history tells apart */
+
 /* The words of the last failure of the library. */
 static berth_status trace_fail(format_error *error, berth_status status)
 {
@@ -119,7 +121,7 @@ static void take_threads(const berth_trace_reader *r, const struct numbers *n, f
     h->named_count = 0;
     for (uint32_t i = 0; i < berth_trace_thread_count(r); i++) {
         berth_trace_thread t = BERTH_TRACE_THREAD_INIT;
-        if (berth_trace_get_thread(r, i, &t) == BERTH_OK && t.process < UINT16_MAX && text_of(n, t.name))
+        if (berth_trace_get_thread(r, i, &t) == BERTH_OK && t.process < PROCESSES_MOST && text_of(n, t.name))
             format_history_thread(h, (uint16_t)t.process, t.thread, text_of(n, t.name));
     }
     format_history_threads_sort(h);
@@ -145,7 +147,7 @@ static bool take_definitions(const berth_trace_reader *r, struct numbers *n, for
     for (uint32_t i = was.frame_count + 1; i <= n->frame_count; i++)
         take_frame(r, n, h, i);
     take_devices(r, n, h);
-    for (uint32_t i = 0; i < berth_trace_process_count(r) && i < UINT16_MAX; i++) {
+    for (uint32_t i = 0; i < berth_trace_process_count(r) && i < PROCESSES_MOST; i++) {
         berth_trace_process p = BERTH_TRACE_PROCESS_INIT;
         bool known = berth_trace_get_process(r, i, &p) == BERTH_OK;
         format_history_process(h, (uint16_t)i, known ? text_of(n, p.command) : 0);
@@ -212,13 +214,19 @@ static berth_status take_events(berth_trace_reader *r, const struct numbers *n, 
 {
     enum { PROGRESS_EVERY = 1 << 16 };
     berth_trace_event e = BERTH_TRACE_EVENT_INIT;
-    uint64_t all = berth_trace_event_count(r), done = 0;
+    uint64_t all = berth_trace_event_count(r), done = 0, left_out = 0;
     berth_status status;
     while ((status = berth_trace_next(r, &e)) == BERTH_OK && !h->no_memory) {
-        take_event(n, h, &e);
+        if (e.process < PROCESSES_MOST)
+            take_event(n, h, &e);
+        else
+            left_out++;
         if (progress && ++done % PROGRESS_EVERY == 0)
             progress(context, done, all);
     }
+    if (left_out)
+        format_history_notice(h, "of processes behind the first %d nothing is told: %llu events",
+                              PROCESSES_MOST, (unsigned long long)left_out);
     return status == BERTH_NOT_FOUND ? BERTH_OK : status;
 }
 
@@ -379,7 +387,7 @@ berth_status format_follow_more(format_follow *f, format_progress progress, void
                 last = e.process;
                 wanted = is_wanted(f, last);
             }
-            if (wanted)
+            if (wanted && e.process < PROCESSES_MOST)
                 take_event(&f->numbers, &f->h, &e);
             if (progress && ++done % PROGRESS_EVERY == 0)
                 progress(context, done, all);

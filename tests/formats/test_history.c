@@ -287,6 +287,39 @@ static void test_files_are_recognised_by_what_is_in_them(void **state)
     assert_int_equal(format_history_read(path, &h, NULL, NULL, &error), BERTH_IO);
 }
 
+/* Two processes are never taken for one, however many there are. */
+static void test_processes_beyond_the_most_are_left_out(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/berth_history_XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    berth_trace_options options = BERTH_TRACE_OPTIONS_INIT;
+    options.times_given = true;
+    berth_trace *t = NULL;
+    assert_int_equal(berth_trace_create(path, &options, &t), BERTH_OK);
+    berth_trace_event e = BERTH_TRACE_EVENT_INIT;
+    e.address = 4096;
+    e.thread = 0;
+    for (uint32_t process = 0; process <= 1 << 16; process += 1 << 15, e.time_ns++) {
+        e.process = process;
+        e.size_bytes = process + 1;
+        assert_int_equal(berth_trace_write(t, &e), BERTH_OK);
+    }
+    berth_trace_release(t);
+    format_history h = {0};
+    format_error error;
+    assert_int_equal(format_trace_read(path, &h, NULL, NULL, &error), BERTH_OK);
+    unlink(path);
+    assert_int_equal(h.block_count, 2);
+    assert_int_equal(h.blocks[0].end, FORMAT_ALIVE);
+    assert_int_equal(h.blocks[1].size_bytes, (1 << 15) + 1);
+    assert_int_equal(h.notice_count, 1);
+    assert_non_null(strstr(h.notices[0].words, "behind the first 65535 nothing is told: 1 event"));
+    format_history_finish(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_pages_are_given_back_in_parts),
         cmocka_unit_test(test_mapped_bytes_are_those_of_a_second_count),
         cmocka_unit_test(test_a_trace_is_a_history),
+        cmocka_unit_test(test_processes_beyond_the_most_are_left_out),
         cmocka_unit_test(test_files_are_recognised_by_what_is_in_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
