@@ -14,6 +14,7 @@ function column(text, count, differences) {
   const bytes = bytesOf(text);
   let at = 0, last = 0;
   for (let i = 0; i < count; i++) {
+    const from = at;
     let n = 0, scale = 1, b;
     do {
       b = bytes[at++];
@@ -21,12 +22,18 @@ function column(text, count, differences) {
       scale *= 128;
     } while (b > 127);
     if (differences) {
-      last += n % 2 ? -(n + 1) / 2 : n / 2;
+      last += n > Number.MAX_SAFE_INTEGER ? longDifference(bytes, from, at) : n % 2 ? -(n + 1) / 2 : n / 2;
       n = last;
     }
     out[i] = n;
   }
   return out;
+}
+/* Of a number whose lowest bit, the sign, a double does not hold. */
+function longDifference(bytes, from, to) {
+  let n = 0n;
+  for (let k = to - 1; k >= from; k--) n = n << 7n | BigInt(bytes[k] & 127);
+  return Number(n & 1n ? -((n + 1n) >> 1n) : n >> 1n);
 }
 
 /* ---- Time -------------------------------------------------------------------------------------------- */

@@ -148,7 +148,7 @@ class Map2D {
   }
 }
 
-/* As much of a name as there is room for, in whole characters. */
+/* As much of a name as there is room for, in whole characters: its begin, and its end, in which many differ. */
 function cutName(context, name, room) {
   let wide = context.measureText(name).width;
   if (wide <= room) return name;
@@ -156,7 +156,8 @@ function cutName(context, name, room) {
   let kept = letters.length, cut = '…';
   while (wide > room && kept > 1) {
     kept = Math.max(1, Math.min(kept - 1, Math.floor(kept * room / wide)));
-    cut = letters.slice(0, kept).join('') + '…';
+    const tail = Math.floor(kept * 0.4);
+    cut = letters.slice(0, kept - tail).join('') + '…' + letters.slice(letters.length - tail).join('');
     wide = context.measureText(cut).width;
   }
   return cut;

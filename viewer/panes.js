@@ -115,11 +115,15 @@ function drawScales(p, view, top, ratio) {
   if (p.picture) drawAddresses(p, context, view, wide, tall, ratio, text);
   p.unit.textContent = s.axis;
   [context, wide, tall] = begin(p.scaleX);
+  let free = -Infinity; /* where the last words end */
   for (const t of ticks(Math.max(0, view.x0), Math.min(s.span, view.x1), wide / ratio / 90, 1)) {
     const x = (t - view.x0) / (view.x1 - view.x0) * wide;
     context.fillRect(x, 0, ratio, 4 * ratio);
     const words = s.axis === 'events' ? countWords(t) : doc.has_times ? roundTimeWords(t) : countWords(times.zero + t), half = context.measureText(words).width / 2 + 2;
-    text(context, words, Math.max(half, Math.min(wide - half, x)), 12 * ratio, 'center');
+    const middle = Math.max(half, Math.min(wide - half, x));
+    if (middle - half < free) continue;
+    text(context, words, middle, 12 * ratio, 'center');
+    free = middle + half + 6 * ratio;
   }
 }
 function drawAddresses(p, context, view, wide, tall, ratio, text) {

@@ -397,6 +397,14 @@ const checks = {
       for (const [, words, right, wide] of named) assert.ok(right <= wide, `${words} ends at ${right} of ${wide}`);
       await t.close();
     }
+    const far = await Tab.open(browser, view(make('huge.csv', 'id,lower,upper,size\n' + [0, 1, 2, 3, 4, 5, 6, 7].map((k) =>
+      `b${k},${-1e15 + k * 1e12},${-1e15 + (k + 4) * 1e12},${2 ** 51 + k}\n`).join(''))));
+    const places = await far.look('[...state.space.planned]'), peak = await far.look('state.space.raw.plan.peak_bytes');
+    assert.ok(places.every((at, k) => at >= 0 && at + 2 ** 51 + k <= peak + 64), 'offsets beyond 2^53: ' + places);
+    const ends = (await far.look(written)).filter(([where]) => where === 'scale-x');
+    assert.ok(ends.length > 1);
+    for (let k = 1; k < ends.length; k++) assert.ok(ends[k][2] - ends[k - 1][2] > 40, 'words of the scale lie on each other');
+    await far.close();
     const t = await Tab.open(browser, view(make('few.csv', 'id,lower,upper,size\nonly,2,5,4096\n')));
     const counts = (await t.look(written)).filter(([where]) => where === 'scale-x').map(([, words]) => words);
     assert.deepStrictEqual(counts, ['2', '3', '4', '5'], 'what is counted is whole');
