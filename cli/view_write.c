@@ -91,12 +91,10 @@ static size_t write_some(FILE *out, const char *text, size_t most)
             continue;
         }
         /* < > & so that no text ends the script that it is in; the two line ends that only JavaScript has */
-        if (!length)
+        if (!length || format_text_turns_around(text))
             fputs("\\ufffd", out);
         else if (length == 1 && (*c < ' ' || *c == 127 || strchr("<>&'\"\\", *c)))
             fprintf(out, "\\u%04x", *c);
-        else if (length == 3 && format_text_turns_around(text))
-            fputs("\\ufffd", out);
         else if (length == 3 && c[0] == 0xe2 && c[1] == 0x80 && (c[2] & 0xfe) == 0xa8)
             fprintf(out, "\\u20%02x", c[2] & 0x2f);
         else

@@ -292,7 +292,9 @@ static void loaded_take_symbols(struct loaded *file)
     uint64_t farthest = 0;
     file->has_places = true;
     file->places = count > 0 ? malloc((size_t)count * sizeof *file->places) : NULL;
-    for (int i = 0; file->places && i < count; i++)
+    if (!file->places)
+        return;
+    for (int i = 0; i < count; i++)
         file->place_count += take_symbol(file->module, i, &file->places[file->place_count]);
     if (file->place_count)
         qsort(file->places, file->place_count, sizeof *file->places, compare_places);
