@@ -196,6 +196,7 @@ HOOK void *reallocarray(void *p, size_t count, size_t size)
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) {
         errno = ENOMEM;
+        tell_result(NULL, SIZE_MAX);
         return NULL;
     }
     return realloc(p, bytes);

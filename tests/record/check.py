@@ -151,7 +151,7 @@ if b"\x28\xb5\x2f\xfd" in packed:  # what zstd packs begins so; some builds have
 
 done, lines = record(subject, "refused")
 refused = [int(line.split()[1]) for line in lines if line.startswith("moment ")]
-check(done.returncode == 0 and refused == [1 << 60, (1 << 64) - 1, (1 << 60) + 1, (1 << 60) + 2], f"what malloc refuses is told: {refused}")
+check(done.returncode == 0 and refused == [1 << 60, (1 << 64) - 1, (1 << 60) + 1, (1 << 60) + 2, (1 << 64) - 1], f"what malloc refuses is told: {refused}")
 subprocess.run([berth, "record", "-q", "-o", "refused.trace", "--", subject, "refused"], check=True)
 for number, size in ((1, 1 << 60), (2, (1 << 64) - 1)):
     done = subprocess.run([berth, "explain-oom", "refused.trace", "--failure", str(number), "--json"], capture_output=True, text=True)

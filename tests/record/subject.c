@@ -288,7 +288,8 @@ int main(int argc, char **argv)
         void *volatile r = realloc(held, huge + 1);
         void *aligned = NULL;
         int code = posix_memalign(&aligned, 64, huge + 2);
-        return p || q || r || code == 0;
+        void *volatile s = reallocarray(held, huge, 32);
+        return p || q || r || s || code == 0;
     } else if (strcmp(what, "exit") == 0) {
         return count;
     } else if (strcmp(what, "wait") ==
