@@ -61,6 +61,7 @@ function listen(p) {
     return toldTip(at.x, at.perX * 5);
   };
   for (const parent of [p.map, p.curve]) {
+    const behind = parent === p.map ? segmentUnder : toldUnder;
     parent.addEventListener('wheel', (e) => {
       e.preventDefault();
       const at = spot(e, parent), factor = Math.exp(Math.max(-60, Math.min(60, e.deltaY || e.deltaX)) * 0.004);
@@ -78,7 +79,7 @@ function listen(p) {
     });
     parent.addEventListener('pointermove', (e) => {
       const before = fingers.get(e.pointerId);
-      if (!before) { hoverAt(parent === p.map ? blockUnder(e) : -1, e, parent === p.map ? segmentUnder(e) : toldUnder(e)); return; }
+      if (!before) { hoverAt(parent === p.map ? blockUnder(e) : -1, e, behind(e)); return; }
       fingers.set(e.pointerId, e);
       if (fingers.size === 2) {
         const [a, b] = [...fingers.values()], now = Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
@@ -101,7 +102,7 @@ function listen(p) {
       const i = parent === p.map ? blockUnder(e) : -1;
       setMoment(Math.floor(state.space.eventAt(spot(e, parent).x) + 1e-6));
       if (i >= 0) choose(i);
-      if (e.pointerType !== 'mouse') hoverAt(i, e, segmentUnder(e));
+      if (e.pointerType !== 'mouse') hoverAt(i, e, behind(e));
     };
     parent.addEventListener('pointerup', up);
     parent.addEventListener('pointercancel', up);

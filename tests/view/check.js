@@ -80,9 +80,9 @@ pickle.dump({"segments": segments, "device_traces": [events]}, open(sys.argv[1],
 }
 
 class Tab {
-  static async open(browser, file, width = 1280, height = 720, scheme = 'light') {
+  static async open(browser, file, width = 1280, height = 720, scheme = 'light', more = {}) {
     const t = new Tab();
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, ...more });
     t.page = await context.newPage();
     t.wrong = [];
     t.page.on('pageerror', (e) => t.wrong.push('error ' + e.message));
@@ -353,7 +353,7 @@ const checks = {
   async 'what was refused stands on the curve, and the keyboard goes there'(browser) {
     const log = 'time_ns,thread,event,address,bytes,alignment,label,stream,status\n1000,0,allocate,0x1000,4096,16,weights,,OK\n' +
       '2000,0,allocate,,1048576,16,cache,,OUT_OF_DEVICE_MEMORY\n3000,0,allocate,0x9000,8192,16,weights,,OK\n4000,0,free,0x1000,4096,16,,,OK\n5000,0,allocate,,2048,16,,,OUT_OF_DEVICE_MEMORY\n';
-    const t = await Tab.open(browser, view(make('refused.csv', log)));
+    const page = view(make('refused.csv', log)), t = await Tab.open(browser, page);
     assert.match((await t.text('#facts')).replace(/\s+/g, ' '), /Refused 2$/);
     assert.ok(await t.page.locator('#told').isHidden());
     const red = await t.look('[...rgb(css.refused)].slice(0, 3)'), isRed = async (event) => (await pixel(event)).every((c, k) => Math.abs(c - red[k]) < 8);
@@ -378,6 +378,13 @@ const checks = {
     await t.page.mouse.move(box.x + (1 - w.x0) / (w.x1 - w.x0) * box.width, box.y + 40);
     assert.match(await t.text('#tip'), /refused: 1.00 MiB for cache\s+at event 0/);
     await t.close();
+    /* a finger has no pointer that stands over it */
+    const phone = await Tab.open(browser, page, 390, 844, 'light', { hasTouch: true });
+    const there = await phone.page.locator('.curve').first().boundingBox(), v = await phone.look('windowOf()');
+    await phone.page.touchscreen.tap(there.x + (1 - v.x0) / (v.x1 - v.x0) * there.width, there.y + 40);
+    await phone.settle();
+    assert.match(await phone.text('#tip'), /refused: 1.00 MiB for cache/);
+    await phone.close();
   },
 
   async 'scales tell their places apart, and names stay in their blocks'(browser) {
