@@ -309,7 +309,7 @@ static const char *symbol_at(struct loaded *file, uint64_t address)
 {
     if (!file->has_places)
         loaded_take_symbols(file);
-    size_t low = 0, high = file->place_count; /* the last one that begins at or before */
+    size_t low = 0, high = file->places ? file->place_count : 0; /* the last one that begins at or before */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (file->places[middle].start <= address)
