@@ -71,6 +71,15 @@ static bool looks_like_a_row(const berth__columns *columns, const berth__csv *cs
     return false;
 }
 
+/* In the header; in its first line, if what is there are no fields. */
+static bool has_zero_byte(const berth__csv *csv, berth_status status)
+{
+    const char *end = csv->record_end;
+    if (status == BERTH_BAD_DATA)
+        end = memchr(csv->record, '\n', (size_t)(csv->end - csv->record));
+    return memchr(csv->record, '\0', (size_t)((end ? end : csv->end) - csv->record)) != NULL;
+}
+
 berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth_problem_file *file)
 {
     static const char *const needed[] = {"id", "lower", "upper", "size"};
@@ -80,7 +89,11 @@ berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth
     if (csv->end - csv->at >= 2 &&
         (memcmp(csv->at, "\xff\xfe", 2) == 0 || memcmp(csv->at, "\xfe\xff", 2) == 0))
         return berth__fail(BERTH_BAD_DATA, "line 1: this is UTF-16; save the file as UTF-8 or plain ASCII");
+    if (csv->end - csv->at >= 2 && memcmp(csv->at, "\x1f\x8b", 2) == 0)
+        return berth__fail(BERTH_BAD_DATA, "line 1: this is packed by gzip; unpack it first: gunzip -c FILE");
     berth_status status = berth__csv_next(csv);
+    if (has_zero_byte(csv, status))
+        return berth__fail(BERTH_BAD_DATA, BERTH__ZERO_BYTE, csv->record_line);
     if (status == BERTH_NOT_FOUND)
         return berth__fail(BERTH_BAD_DATA,
                            "line 1: the file is empty; a header such as id,lower,upper,size belongs here");
@@ -100,7 +113,8 @@ berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth
         if (columns->place[k] < 0)
             status =
                 berth__fail(BERTH_BAD_DATA,
-                            "line %zu: there is no column `%s`; the header needs id, lower, upper and size",
-                            csv->record_line, needed[k]);
+                            "line %zu: there is no column `%s`; the header needs id, lower, upper and size%s",
+                            csv->record_line, needed[k],
+                            csv->count == 1 ? ", with commas, semicolons or tabs between them" : "");
     return status;
 }

@@ -28,6 +28,8 @@ struct berth__output {
 
 static berth_status cannot(const char *path, const char *why)
 {
+    if (strcmp(path, "-") == 0)
+        return berth__fail(BERTH_IO, "the standard output cannot be written: %s", why);
     return berth__fail(BERTH_IO, "'%s' cannot be written: %s", path, why);
 }
 
@@ -187,9 +189,11 @@ berth_status berth__output_close(berth__output *o, berth_status status)
             o->error = errno;
         o->fd = -1;
     }
-    if (!status && o->error)
-        status = berth__fail(BERTH_IO, "'%s' cannot be written: %s%s", o->path, strerror(o->error),
-                             o->replaces && o->temporary ? "; it is left as it was" : "");
+    if (!status && o->error && o->replaces && o->temporary)
+        status = berth__fail(BERTH_IO, "'%s' cannot be written: %s; it is left as it was", o->path,
+                             strerror(o->error));
+    else if (!status && o->error)
+        status = cannot(o->path, strerror(o->error));
     output_free(o);
     return status;
 }

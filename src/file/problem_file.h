@@ -56,6 +56,9 @@ struct berth_problem_file {
     size_t notice_count;
 };
 
+/* It would end every name that is shown, and two that differ behind it would look the same. */
+#define BERTH__ZERO_BYTE "line %zu: there is a zero byte; is the file damaged, or not text?"
+
 /* Reads the header, the first record of `csv`. BERTH_OK, BERTH_BAD_DATA. */
 berth_status berth__columns_read(berth__columns *columns, berth__csv *csv, berth_problem_file *file);
 

@@ -15,6 +15,12 @@
 /* Mapped pages behind the reader are given back, so that a file's text never adds up to its size in memory. */
 enum { DROP_BYTES = 1 << 19, SWEEP_BYTES = 8 * DROP_BYTES };
 
+/* An alias group's name where the text has it first: to find it through its row would be a walk for every member. */
+typedef struct alias_name {
+    const char *text;
+    size_t length;
+} alias_name;
+
 /* A reading in progress. */
 typedef struct reading {
     berth_problem_file *file;
@@ -23,7 +29,7 @@ typedef struct reading {
     size_t rows, gaps;
     uint64_t size_sum;
     berth__names ids, aliases;
-    uint32_t *alias_rows; /* the first row of every alias group, for comparing names */
+    alias_name *alias_names; /* of every alias group, for comparing */
     uint32_t alias_count, alias_room;
     size_t dropped; /* bytes of the text given back */
 } reading;
@@ -116,25 +122,20 @@ static berth_status take_signed(reading *r, berth__column column, bool optional,
 
 /* ---- Columns of a row --------------------------------------------------------------------------- */
 
-static bool same_text(const berth_problem_file *file, size_t row, berth__column column,
-                      const berth__csv_field *field)
+static bool same_id(void *context, uint32_t row, const berth__csv_field *field)
 {
+    const berth_problem_file *file = ((const reading *)context)->file;
     berth__csv csv;
     if (!berth__problem_file_row(file, row, &csv))
         return false;
-    const berth__csv_field *other = berth__column_field(&file->columns, &csv, column);
+    const berth__csv_field *other = berth__column_field(&file->columns, &csv, BERTH__COLUMN_ID);
     return other && other->length == field->length && memcmp(other->text, field->text, field->length) == 0;
-}
-
-static bool same_id(void *context, uint32_t row, const berth__csv_field *field)
-{
-    return same_text(((reading *)context)->file, row, BERTH__COLUMN_ID, field);
 }
 
 static bool same_alias(void *context, uint32_t group, const berth__csv_field *field)
 {
-    const reading *r = context;
-    return same_text(r->file, r->alias_rows[group - 1], BERTH__COLUMN_ALIAS, field);
+    const alias_name *name = &((const reading *)context)->alias_names[group - 1];
+    return name->length == field->length && memcmp(name->text, field->text, field->length) == 0;
 }
 
 static berth_status take_id(reading *r)
@@ -167,10 +168,10 @@ static berth_status take_alias(reading *r, berth_problem_buffer *b)
         return BERTH_OK;
     if (r->alias_count == r->alias_room) {
         uint32_t room = r->alias_room ? r->alias_room * 2 : 64;
-        uint32_t *rows = berth__heap_realloc(r->alias_rows, room * sizeof *rows);
-        if (!rows)
+        alias_name *names = berth__heap_realloc(r->alias_names, room * sizeof *names);
+        if (!names)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %" PRIu32 " alias groups", room);
-        r->alias_rows = rows;
+        r->alias_names = names;
         r->alias_room = room;
     }
     uint32_t found;
@@ -178,7 +179,7 @@ static berth_status take_alias(reading *r, berth_problem_buffer *b)
     if (status)
         return status;
     if (found == BERTH__NO_NAME) {
-        r->alias_rows[r->alias_count++] = (uint32_t)r->rows;
+        r->alias_names[r->alias_count++] = (alias_name){field->text, field->length};
         found = r->alias_count;
     }
     b->alias_group = found;
@@ -190,19 +191,34 @@ static berth_status add_gap(reading *r, berth_problem_buffer *b, berth_gap gap)
     berth_problem_file *file = r->file;
     if (r->gaps == r->gap_room) {
         size_t room = r->gap_room ? r->gap_room * 2 : 256;
-        berth_gap *gaps = berth__heap_realloc(file->gaps, room * sizeof *gaps);
-        if (!gaps || room > UINT32_MAX)
+        berth_gap *gaps = room > UINT32_MAX ? NULL : berth__heap_realloc(file->gaps, room * sizeof *gaps);
+        if (!gaps)
             return berth__fail(BERTH_OUT_OF_HOST_MEMORY, "no memory for %zu gaps", room);
         file->gaps = gaps;
         r->gap_room = room;
     }
-    /* a row's gaps may stand in any order; they are few */
-    size_t at = r->gaps++;
-    for (; at > b->gap_first && file->gaps[at - 1].lower > gap.lower; at--)
-        file->gaps[at] = file->gaps[at - 1];
-    file->gaps[at] = gap;
+    file->gaps[r->gaps++] = gap;
     b->gap_count++;
     return BERTH_OK;
+}
+
+static int compare_gaps(const void *a, const void *b)
+{
+    const berth_gap *x = a, *y = b;
+    return (x->lower > y->lower) - (x->lower < y->lower);
+}
+
+/* A row's gaps may stand in any order, and mostly stand in that of time. Whether two of them overlap. */
+static bool order_gaps(berth_gap *gaps, size_t count)
+{
+    bool in_order = true, overlap = false;
+    for (size_t k = 1; k < count; k++)
+        in_order = in_order && gaps[k - 1].lower <= gaps[k].lower;
+    if (!in_order)
+        qsort(gaps, count, sizeof *gaps, compare_gaps);
+    for (size_t k = 1; k < count; k++)
+        overlap = overlap || gaps[k].lower < gaps[k - 1].upper;
+    return overlap;
 }
 
 static berth_status take_gaps(reading *r, berth_problem_buffer *b)
@@ -240,10 +256,9 @@ static berth_status take_gaps(reading *r, berth_problem_buffer *b)
         if (status)
             return status;
     }
-    for (uint32_t k = 1; k < b->gap_count; k++)
-        if (r->file->gaps[b->gap_first + k].lower < r->file->gaps[b->gap_first + k - 1].upper)
-            return bad_field(r, BERTH__COLUMN_GAPS, BERTH_BAD_DATA, field, "has gaps that overlap");
-    return BERTH_OK;
+    return b->gap_count && order_gaps(r->file->gaps + b->gap_first, b->gap_count)
+               ? bad_field(r, BERTH__COLUMN_GAPS, BERTH_BAD_DATA, field, "has gaps that overlap")
+               : BERTH_OK;
 }
 
 static berth_status take_life(reading *r, berth_problem_buffer *b)
@@ -284,14 +299,15 @@ static berth_status take_placement(reading *r, berth_problem_buffer *b)
                          berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_ALIGNMENT),
                          "is larger than any alignment that berth plans with (4294967295)");
     b->alignment = alignment ? (uint32_t)alignment : 1;
-    status = take_unsigned(r, BERTH__COLUMN_FIXED, true, &b->fixed_offset);
-    if (status || b->fixed_offset == BERTH_NO_OFFSET)
-        return status;
     const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_FIXED);
-    if (b->fixed_offset % b->alignment)
-        return bad_field(r, BERTH__COLUMN_FIXED, BERTH_BAD_DATA, field, "is no multiple of the alignment");
+    status = take_unsigned(r, BERTH__COLUMN_FIXED, true, &b->fixed_offset);
+    if (status || !field || !field->length)
+        return status;
+    /* this first: the largest number there is would count as no pin */
     if (b->fixed_offset > INT64_MAX || b->fixed_offset + b->size_bytes > INT64_MAX)
         return bad_field(r, BERTH__COLUMN_FIXED, BERTH_OVERFLOW, field, "plus the size is past 63 bits");
+    if (b->fixed_offset % b->alignment)
+        return bad_field(r, BERTH__COLUMN_FIXED, BERTH_BAD_DATA, field, "is no multiple of the alignment");
     return BERTH_OK;
 }
 
@@ -375,13 +391,11 @@ static berth_status take_row(reading *r)
 {
     berth_problem_file *file = r->file;
     if (r->csv.count != file->columns.count)
-        return berth__fail(BERTH_BAD_DATA, "line %zu: %zu fields where the header has %zu columns",
-                           r->csv.record_line, r->csv.count, file->columns.count);
-    /* It would end every name that is shown, and two that differ behind it would look the same. */
+        return berth__fail(BERTH_BAD_DATA, "line %zu: %zu field%s where the header has %zu columns",
+                           r->csv.record_line, r->csv.count, r->csv.count == 1 ? "" : "s",
+                           file->columns.count);
     if (memchr(r->csv.record, '\0', (size_t)(r->csv.record_end - r->csv.record)))
-        return berth__fail(BERTH_BAD_DATA,
-                           "line %zu: there is a zero byte; is the file damaged, or not text?",
-                           r->csv.record_line);
+        return berth__fail(BERTH_BAD_DATA, BERTH__ZERO_BYTE, r->csv.record_line);
     uint64_t fingerprint;
     if (is_fingerprint(r, &fingerprint))
         return take_fingerprint(r, fingerprint);
@@ -448,7 +462,7 @@ static berth_status read_text(berth_problem_file *file)
     berth_status status = read_rows(&r);
     berth__names_finish(&r.ids);
     berth__names_finish(&r.aliases);
-    berth__heap_free(r.alias_rows);
+    berth__heap_free(r.alias_names);
     return status;
 }
 

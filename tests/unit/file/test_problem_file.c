@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -142,7 +143,12 @@ static void what_is_wrong_is_named_by_line_and_column(void **state)
     refused("id,lower,upper,size,end\n", BERTH_BAD_DATA, "`upper` and `end` mean the same");
     refused("id,buffer,lower,upper,size\n", BERTH_BAD_DATA, "`id` and `buffer` mean the same");
     refused("\xff\xfei\0d", BERTH_BAD_DATA, "UTF-16");
+    refused("id|lower|upper|size\n", BERTH_BAD_DATA,
+            "upper and size, with commas, semicolons or tabs between");
+    refused("\x1f\x8b\x08", BERTH_BAD_DATA, "packed by gzip");
     refused(HEADER "a,0,1\n", BERTH_BAD_DATA, "line 2: 3 fields where the header has 4 columns");
+    refused("id;lower;upper;size\na,0,1,2\n", BERTH_BAD_DATA,
+            "line 2: 1 field where the header has 4 columns");
     refused(HEADER "a,0,1,2,3\n", BERTH_BAD_DATA, "line 2: 5 fields");
     refused(HEADER "a,0,1,2\nb,0,x,2\n", BERTH_BAD_DATA, "line 3, column `upper`: 'x' is not a whole number");
     refused(HEADER "a,0,1,-2\n", BERTH_BAD_DATA, "line 2, column `size`: '-2' is not a whole number from 0");
@@ -165,7 +171,80 @@ static void what_is_wrong_is_named_by_line_and_column(void **state)
     refused("id,lower,upper,size,alignment\na,0,1,1,4294967296\n", BERTH_OVERFLOW, "column `alignment`");
     refused("id,lower,upper,size,alignment,fixed\na,0,1,1,8,12\n", BERTH_BAD_DATA, "column `fixed`");
     refused("id,lower,upper,size,fixed\na,0,1,1,9223372036854775807\n", BERTH_OVERFLOW, "column `fixed`");
+    refused("id,lower,upper,size,fixed\na,0,1,1,18446744073709551615\n", BERTH_OVERFLOW, "column `fixed`");
     refused("id,lower,upper,size,offset\na,0,1,1,here\n", BERTH_BAD_DATA, "column `offset`");
+}
+
+static void zero_bytes_are_found_wherever_they_are(void **state)
+{
+    (void)state;
+#define BYTES(text) text, sizeof text - 1
+    static const struct {
+        const char *text;
+        size_t size_bytes;
+        const char *words;
+    } bad[] = {{BYTES("id,lower\0,upper,size\na,0,1,2\n"), "line 1: there is a zero byte"},
+               {BYTES("id,lower,upper,size,x\0y\na,0,1,2,3\n"), "line 1: there is a zero byte"},
+               {BYTES("\x7f\105LF\0\0\""), "line 1: there is a zero byte"},
+               {BYTES(HEADER "a\0b,0,1,2\n"), "line 2: there is a zero byte"}};
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+        berth_problem_file *file;
+        assert_int_equal(berth_problem_file_parse(bad[k].text, bad[k].size_bytes, &file), BERTH_BAD_DATA);
+        assert_non_null(strstr(berth_last_error()->message, bad[k].words));
+    }
+}
+
+/* The least of some tries, in seconds of the processor. */
+static double cost_of(const char *text)
+{
+    double least = 1e9;
+    for (int k = 0; k < 3; k++) {
+        struct timespec from, to;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+        berth_problem_file_destroy(parse(text));
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+        const double took = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+/* A million of them in one row were an hour. */
+static void the_order_of_gaps_costs_little(void **state)
+{
+    (void)state;
+    enum { GAPS = 30000, ROOM = 64 + GAPS * 16 };
+    char *forth = malloc(ROOM), *back = malloc(ROOM);
+    assert_true(forth && back);
+    size_t a = (size_t)snprintf(forth, ROOM, "id,lower,upper,size,gaps\na,0,%d,1,", 4 * GAPS);
+    size_t b = (size_t)snprintf(back, ROOM, "%s", forth);
+    for (int k = 0; k < GAPS; k++) {
+        a += (size_t)snprintf(forth + a, ROOM - a, "%d-%d ", 4 * k, 4 * k + 1);
+        b += (size_t)snprintf(back + b, ROOM - b, "%d-%d ", 4 * (GAPS - k - 1), 4 * (GAPS - k - 1) + 1);
+    }
+    const double in_order = cost_of(forth), turned = cost_of(back);
+    assert_true(turned < 0.01 + 15 * in_order);
+    free(forth);
+    free(back);
+}
+
+/* Whoever joins a group was looked up by a walk from the row that named it first. */
+static void a_long_row_costs_once(void **state)
+{
+    (void)state;
+    enum { LONG = 1000000, MEMBERS = 2000, ROOM = 64 + LONG + MEMBERS * 32 };
+    char *alone = malloc(ROOM), *joined = malloc(ROOM);
+    assert_true(alone && joined);
+    size_t used = (size_t)snprintf(alone, ROOM, "id,lower,upper,size,alias,label\na,0,1,1,g,");
+    memset(alone + used, 'x', LONG);
+    used += LONG;
+    alone[used] = '\0';
+    memcpy(joined, alone, used);
+    for (int k = 0; k < MEMBERS; k++)
+        used += (size_t)snprintf(joined + used, ROOM - used, "\nb%d,0,1,1,g,", k);
+    assert_true(cost_of(joined) < 0.01 + 15 * cost_of(alone));
+    free(alone);
+    free(joined);
 }
 
 static void gaps_are_read_and_checked(void **state)
@@ -437,7 +516,10 @@ int main(void)
         cmocka_unit_test(the_notice_of_offsets_is_the_last),
         cmocka_unit_test(other_systems_files_are_read),
         cmocka_unit_test(what_is_wrong_is_named_by_line_and_column),
+        cmocka_unit_test(zero_bytes_are_found_wherever_they_are),
         cmocka_unit_test(gaps_are_read_and_checked),
+        cmocka_unit_test(the_order_of_gaps_costs_little),
+        cmocka_unit_test(a_long_row_costs_once),
         cmocka_unit_test(pins_are_checked_across_rows),
         cmocka_unit_test(a_plan_keeps_the_rows_as_they_are),
         cmocka_unit_test(a_plan_may_replace_its_problem),
