@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "berth/plan.h"
 #include "cli/cli.h"
@@ -51,6 +52,23 @@ static bool order_rows(cli_envelope_part *part)
         part->order[i] = keys[i].row;
     free(keys);
     return true;
+}
+
+/* Files number their alias groups in the order of their rows, which need not be that of time. */
+static bool order_groups(cli_envelope_part *part)
+{
+    const berth_problem *p = berth_problem_file_problem(part->file);
+    size_t *first =
+        calloc(p->buffer_count + 1, sizeof *first); /* by the file's number, which is at most that of rows */
+    part->groups = calloc(p->buffer_count + 1, sizeof *part->groups);
+    for (size_t i = 0; first && part->groups && i < p->buffer_count; i++) {
+        const uint32_t group = p->buffers[part->order[i]].alias_group;
+        if (group && !first[group])
+            first[group] = i + 1;
+        part->groups[i] = first[group];
+    }
+    free(first);
+    return first && part->groups;
 }
 
 /* How many of the rows begin before `time`: a free at a time comes before an allocation at that time. */
@@ -139,14 +157,14 @@ static bool same_gaps(const cli_envelope_part *a, const berth_problem_buffer *x,
 }
 
 /* What no envelope can take from both, or NULL. */
-static const char *conflict(const cli_envelope *e, const cli_envelope_part *a, size_t row_a,
-                            const cli_envelope_part *b, size_t row_b)
+static const char *conflict(const cli_envelope *e, const cli_envelope_part *a, const cli_envelope_part *b,
+                            size_t i)
 {
-    const berth_problem_buffer *x = &berth_problem_file_problem(a->file)->buffers[row_a];
-    const berth_problem_buffer *y = &berth_problem_file_problem(b->file)->buffers[row_b];
+    const berth_problem_buffer *x = &berth_problem_file_problem(a->file)->buffers[a->order[i]];
+    const berth_problem_buffer *y = &berth_problem_file_problem(b->file)->buffers[b->order[i]];
     if (x->fixed_offset != y->fixed_offset)
         return "is fixed to another place than";
-    if (x->alias_group != y->alias_group)
+    if (a->groups[i] != b->groups[i])
         return "shares its place with others than";
     if (!same_gaps(a, x, b, y))
         return "has other gaps than";
@@ -198,8 +216,7 @@ static int check_conflicts(const char *verb, const cli_envelope *e)
 {
     for (size_t k = 1; k < e->count; k++)
         for (size_t i = 0; i < e->row_count; i++) {
-            const cli_envelope_part *a = &e->parts[0], *b = &e->parts[k];
-            const char *what = conflict(e, a, a->order[i], b, b->order[i]);
+            const char *what = conflict(e, &e->parts[0], &e->parts[k], i);
             if (what)
                 return complain_row(verb, e, k, i, what);
         }
@@ -429,11 +446,13 @@ static int make_file(const char *verb, cli_envelope *e)
 
 /* ---- All of it -------------------------------------------------------------------------------------- */
 
-/* A plan of berth_plan_save, whole and unchanged, with its numbers in order. */
+/* A plan of berth_plan_save, whole and unchanged, with its numbers in order. A pipe cannot be read again: one with a name
+ * would be waited for. */
 static bool is_saved_plan(const cli_envelope_part *part)
 {
     berth_plan *plan = NULL;
-    const bool saved = strcmp(part->path, "-") != 0 && !berth_plan_create(&plan) &&
+    struct stat about;
+    const bool saved = stat(part->path, &about) == 0 && S_ISREG(about.st_mode) && !berth_plan_create(&plan) &&
                        berth_plan_load(plan, part->path) == BERTH_OK &&
                        berth_plan_count(plan) == berth_problem_file_problem(part->file)->buffer_count;
     berth_plan_release(plan);
@@ -455,7 +474,7 @@ static int read_parts(const char *verb, cli_envelope *e, const char *const *path
         int code = cli_problem_read_model(verb, paths[k], true, options, &part->file, &model);
         if (code)
             return code;
-        if (!order_rows(part))
+        if (!order_rows(part) || !order_groups(part))
             return no_memory(verb);
         berth_status status =
             berth_problem_fingerprint(berth_problem_file_problem(part->file), &part->fingerprint);
@@ -512,6 +531,7 @@ void cli_envelope_destroy(cli_envelope *e)
     for (size_t k = 0; k < e->count; k++) {
         berth_problem_file_destroy(e->parts[k].file);
         free(e->parts[k].order);
+        free(e->parts[k].groups);
     }
     free(e->text);
     free(e->ends);

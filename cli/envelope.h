@@ -11,7 +11,8 @@
 typedef struct cli_envelope_part {
     const char *path;
     berth_problem_file *file;
-    size_t *order; /* its rows in the order of their beginnings */
+    size_t *order;  /* its rows in the order of their beginnings */
+    size_t *groups; /* in that order: the first of the alias group, counted from 1; 0 without one */
     uint64_t fingerprint;
     berth_certificate own;     /* of a plan for this input alone */
     uint64_t at_binding_bytes; /* what it has live at the envelope's binding moment */

@@ -1,5 +1,6 @@
 /* The berth command: finds the verb and hands over. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -74,6 +75,16 @@ static void watch_inputs(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
+/* A stream that the caller has closed would be the number of the next file that is opened, and a report would go there. Whoever
+ * uses one of these is told, as if it were closed. */
+static void hold_streams(void)
+{
+    static const int ways[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0 && open("/dev/null", ways[file] | O_CLOEXEC) < 0)
+            return;
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
@@ -109,6 +120,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
 #endif
     watch_inputs();
+    hold_streams();
     int code = dispatch(argc, argv);
     /* A full disk shows only when the last bytes leave the buffer; a result that was lost is not a success.
      */

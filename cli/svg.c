@@ -21,8 +21,9 @@ typedef struct svg {
 
 static double svg_x(const svg *s, int64_t time)
 {
-    const double span = (double)s->end - (double)s->start;
-    return LEFT + (span > 0 ? ((double)time - (double)s->start) / span * WIDTH : 0);
+    /* whole numbers first: nanoseconds since 1970 are so large that a double tells only every 256th apart */
+    const double span = (double)((uint64_t)s->end - (uint64_t)s->start);
+    return LEFT + (span > 0 ? (double)((uint64_t)time - (uint64_t)s->start) / span * WIDTH : 0);
 }
 
 static double svg_y(const svg *s, uint64_t address)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/json.h"
@@ -96,6 +97,8 @@ static int check_run(int argc, char **argv)
         return cli_misuse("check", "which plan? Name the problem and the plan, or a plan alone");
     if (r.alignment > UINT32_MAX)
         return cli_misuse("check", "--align %" PRIu64 " is larger than any alignment", r.alignment);
+    if (r.file_count == 2 && strcmp(r.files[0], "-") == 0 && strcmp(r.files[1], "-") == 0)
+        return cli_misuse("check", "there is one standard input, and - was named 2 times");
     berth_problem_file *problem = NULL, *plan = NULL;
     code = cli_problem_read("check", r.files[0], true, &problem);
     if (!code && r.file_count == 2)

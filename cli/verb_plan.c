@@ -291,6 +291,7 @@ static int say_whether_it_fits(const plan_request *r, const plan_answer *a)
         return CLI_OK;
     char size[CLI_SIZE_ROOM];
     uint64_t over = c->peak_bytes - r->capacity;
+    fflush(stdout); /* where both go to one place this comes after the report, not into it */
     if (c->fits == BERTH_FITS_NO)
         fprintf(stderr,
                 "berth plan: does not fit: the plan is %" PRIu64

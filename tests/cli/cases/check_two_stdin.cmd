@@ -1,0 +1,1 @@
+berth check - - <small.csv

@@ -1,0 +1,1 @@
+printf 'id,lower,upper,size,alias\na,0,3,4,p\nb,1,5,8,q\nc,2,9,4,p\nd,3,9,5,q\n' >one.csv; printf 'id,lower,upper,size,alias\nb,1,5,9,q\na,0,3,4,p\nd,3,9,5,q\nc,2,9,4,p\n' >other.csv; berth plan one.csv other.csv -q -o both.csv; echo $?; cat both.csv; sed 's/^c,\(.*\)p/c,\1q/' other.csv >third.csv; berth plan one.csv third.csv -q
