@@ -165,6 +165,8 @@ static berth_status take_row(loading *l, const berth__csv *csv, size_t row)
         return bad_row(l, csv->record_line, "a life begins at its id and ends by the last row");
     if (b->gap_count || b->alias_group || b->fixed_offset != BERTH_NO_OFFSET)
         return bad_row(l, csv->record_line, "plans have no gaps, aliases or fixed places");
+    if (b->size_bytes == 0 || !berth__is_power_of_two(b->alignment))
+        return bad_row(l, csv->record_line, "an allocation has bytes, and a power of two as alignment");
     bool planned = b->upper > b->lower;
     if (planned && l->offsets[row] == BERTH_NO_OFFSET)
         return bad_row(l, csv->record_line, "the offset is missing");

@@ -198,6 +198,8 @@ static void test_overlapping_offsets_are_refused(void **state)
         {"0,0,2,64,64,0\n2,1,2,64,64,64\n", BERTH_BAD_DATA},
         {"0,0,2,64,64,0\n1,0,2,64,64,64\n", BERTH_BAD_DATA},
         {"0,0,2,64,64,0\n1,1,3,64,64,64\n", BERTH_BAD_DATA},
+        {"0,0,2,64,64,0\n1,1,2,0,64,64\n", BERTH_BAD_DATA},
+        {"0,0,2,64,64,0\n1,1,2,64,3,66\n", BERTH_BAD_DATA},
         {"0,0,2,64,64,0\n1,1,2,65,64,64\n", BERTH_BAD_DATA}, /* another program: the fingerprint */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
