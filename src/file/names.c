@@ -74,6 +74,12 @@ static uint32_t names_look(const berth__names *names, uint64_t hash, const berth
     return BERTH__NO_NAME;
 }
 
+void berth__names_expect(const berth__names *names, const berth__csv_field *field)
+{
+    if (names->slot_count)
+        __builtin_prefetch(&names->slots[place_of(names, names_fold(berth__names_hash(field)))]);
+}
+
 uint32_t berth__names_find(const berth__names *names, const berth__csv_field *field, berth__names_same same,
                            void *context)
 {

@@ -29,6 +29,9 @@ uint64_t berth__names_hash(const berth__csv_field *field);
 berth_status berth__names_add(berth__names *names, const berth__csv_field *field, uint32_t value,
                               berth__names_same same, void *context, uint32_t *found);
 
+/* That `field` is about to be found or added: of millions of names the table is large, and slow to come. */
+void berth__names_expect(const berth__names *names, const berth__csv_field *field);
+
 /* The number of `field`, or BERTH__NO_NAME. */
 uint32_t berth__names_find(const berth__names *names, const berth__csv_field *field, berth__names_same same,
                            void *context);

@@ -21,6 +21,14 @@ typedef struct alias_name {
     size_t length;
 } alias_name;
 
+/* An id that is looked for in the table when as many rows have come after it. */
+enum { IDS_AHEAD = 16 };
+typedef struct waiting_id {
+    berth__csv_field field;
+    uint32_t row;
+    size_t line;
+} waiting_id;
+
 /* A reading in progress. */
 typedef struct reading {
     berth_problem_file *file;
@@ -29,6 +37,9 @@ typedef struct reading {
     size_t rows, gaps;
     uint64_t size_sum;
     berth__names ids, aliases;
+    waiting_id
+        waiting[IDS_AHEAD]; /* the ids from number ids_looked to ids_come, by number modulo IDS_AHEAD */
+    size_t ids_come, ids_looked;
     alias_name *alias_names; /* of every alias group, for comparing */
     uint32_t alias_count, alias_room;
     size_t dropped; /* bytes of the text given back */
@@ -138,6 +149,30 @@ static bool same_alias(void *context, uint32_t group, const berth__csv_field *fi
     return name->length == field->length && memcmp(name->text, field->text, field->length) == 0;
 }
 
+static berth_status id_is_there(const reading *r, const berth__csv_field *field, size_t line, size_t row)
+{
+    char text[40];
+    return berth__fail(BERTH_BAD_DATA, "line %zu, column `%s`: '%s' is already the id of line %zu", line,
+                       r->file->columns.name[BERTH__COLUMN_ID], shown(field, text),
+                       berth_problem_file_line(r->file, row));
+}
+
+/* Looks for all ids but the last `left`. After a failure none waits: those that do came later. */
+static berth_status look_for_ids(reading *r, size_t left)
+{
+    berth_status status = BERTH_OK;
+    while (!status && r->ids_come - r->ids_looked > left) {
+        const waiting_id *id = &r->waiting[r->ids_looked++ % IDS_AHEAD];
+        uint32_t first;
+        status = berth__names_add(&r->ids, &id->field, id->row, same_id, r, &first);
+        if (!status && first != BERTH__NO_NAME)
+            status = id_is_there(r, &id->field, id->line, first);
+    }
+    if (status)
+        r->ids_looked = r->ids_come;
+    return status;
+}
+
 static berth_status take_id(reading *r)
 {
     const berth__csv_field *field = berth__column_field(&r->file->columns, &r->csv, BERTH__COLUMN_ID);
@@ -145,20 +180,17 @@ static berth_status take_id(reading *r)
         return berth__fail(BERTH_BAD_DATA, "line %zu, column `%s`: the id is empty", r->csv.record_line,
                            r->file->columns.name[BERTH__COLUMN_ID]);
     bool number, twice = false;
-    uint32_t first = BERTH__NO_NAME;
     berth_status status = berth__names_add_number(&r->ids, field, &number, &twice);
     if (!status && !number)
-        status = berth__names_add(&r->ids, field, (uint32_t)r->rows, same_id, r, &first);
-    if (status)
-        return status;
-    for (size_t row = 0; twice && first == BERTH__NO_NAME && row < r->rows; row++)
+        status = look_for_ids(r, IDS_AHEAD - 1);
+    if (!status && !number) {
+        r->waiting[r->ids_come++ % IDS_AHEAD] = (waiting_id){*field, (uint32_t)r->rows, r->csv.record_line};
+        berth__names_expect(&r->ids, field);
+    }
+    for (size_t row = 0; !status && twice && row < r->rows; row++)
         if (same_id(r, (uint32_t)row, field))
-            first = (uint32_t)row;
-    if (first == BERTH__NO_NAME)
-        return BERTH_OK;
-    char words[64];
-    snprintf(words, sizeof words, "is already the id of line %zu", berth_problem_file_line(r->file, first));
-    return bad_field(r, BERTH__COLUMN_ID, BERTH_BAD_DATA, field, words);
+            status = id_is_there(r, field, r->csv.record_line, row);
+    return status;
 }
 
 static berth_status take_alias(reading *r, berth_problem_buffer *b)
@@ -438,8 +470,9 @@ static berth_status read_rows(reading *r)
         status = take_row(r);
         r->dropped = berth__problem_file_drop(file, &r->csv, r->dropped);
     }
-    if (status != BERTH_NOT_FOUND)
-        return status;
+    berth_status earlier = look_for_ids(r, 0); /* what is wrong with a row before is told first */
+    if (earlier || status != BERTH_NOT_FOUND)
+        return earlier ? earlier : status;
     if (file->columns.place[BERTH__COLUMN_OFFSET] >= 0)
         berth__problem_file_notice(file, "the column `offset` is an answer and is not read as a wish; "
                                          "`fixed` pins a buffer");

@@ -4,7 +4,10 @@
  * is a tree of 64-bit words in which a neighbour is a few bit operations away; a piece that comes alive can
  * only collide with its neighbours, because those before it were found free of collisions. Members of an
  * alias group may lie on top of each other: they have one offset, stand side by side ordered by size, and the
- * last of them covers the others. */
+ * last of them covers the others.
+ *
+ * Of millions of rows in no order each look at a row is a miss, so the sweep looks at none: what comes when is a
+ * bit a turn, and what lies where is a span by rank. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -93,6 +96,11 @@ typedef struct piece {
     uint32_t buffer;
 } piece;
 
+/* What a piece takes of the addresses. */
+typedef struct span {
+    uint64_t begin, end;
+} span;
+
 /* Without gaps a piece is a buffer, and nothing is copied. */
 typedef struct sweep {
     const berth_problem *problem;
@@ -100,10 +108,12 @@ typedef struct sweep {
     piece *pieces;    /* NULL: piece i is buffer i */
     size_t room;      /* pieces, counting those that take no place */
     size_t count;     /* those that do, which are in the three orders below */
-    uint32_t *starts; /* pieces in order of their beginning */
+    uint32_t *starts; /* pieces in order of their beginning; for the walk their ranks */
     uint32_t *ends, *by_rank;
-    uint32_t *rank; /* by piece: where it is in by_rank, the order of addresses */
-    uint64_t *keys; /* twice as many, to sort with */
+    uint32_t *rank;  /* by piece: where it is in by_rank, the order of addresses */
+    uint64_t *turns; /* a bit for each start and end in order of time: whether it is a start */
+    uint64_t *keys;  /* twice as many, to sort with */
+    span *spans;     /* by rank, in the memory of the keys */
     rank_set live;
 } sweep;
 
@@ -182,10 +192,17 @@ static uint64_t address_key(const sweep *s, uint32_t k)
     return s->offsets[buffer_of(s, k)];
 }
 
+/* The numbers that a list was sorted by, in their order. */
+typedef struct sorted {
+    const uint64_t *keys; /* each above the number of its piece; NULL: those of the pieces themselves */
+    uint64_t least;
+    unsigned piece_bits;
+} sorted;
+
 /* Sorts a list by number, packed with the piece into one word where both fit, which is ten times as fast as
  * by comparing. Files have their rows in order of time more often than not; then there is nothing to do. Inlined, so
  * that `key` is no call. */
-static inline __attribute__((always_inline)) void
+static inline __attribute__((always_inline)) sorted
 sort_pieces(sweep *s, uint32_t *list, uint64_t (*key)(const sweep *, uint32_t), berth__sort_order order)
 {
     uint64_t least = UINT64_MAX, most = 0;
@@ -197,17 +214,18 @@ sort_pieces(sweep *s, uint32_t *list, uint64_t (*key)(const sweep *, uint32_t), 
         most = value > most ? value : most;
     }
     if (is_sorted)
-        return;
+        return (sorted){0};
     const unsigned bits = berth__bits_of(s->count ? most - least : 0), piece_bits = berth__bits_of(s->room);
     if (bits + piece_bits > 64) {
         berth__sort_indices(list, (uint32_t *)s->keys, s->count, order, s);
-        return;
+        return (sorted){0};
     }
     for (size_t i = 0; i < s->count; i++)
         s->keys[i] = (key(s, list[i]) - least) << piece_bits | list[i];
     berth__sort_keys(s->keys, s->keys + s->count, s->count, piece_bits, piece_bits + bits);
     for (size_t i = 0; i < s->count; i++)
         list[i] = (uint32_t)(s->keys[i] & (((uint64_t)1 << piece_bits) - 1));
+    return (sorted){s->keys, least, piece_bits};
 }
 
 static bool has_groups(const berth_problem *problem)
@@ -218,30 +236,79 @@ static bool has_groups(const berth_problem *problem)
     return false;
 }
 
+static void list_pieces(const sweep *s, uint32_t *list)
+{
+    size_t count = 0;
+    for (uint32_t k = 0; k < s->room; k++)
+        if (takes_place(s, k))
+            list[count++] = k;
+    BERTH_DCHECK(count == s->count, "[L1] all that take a place are listed");
+}
+
+/* Goes through starts and ends in order of time; an end at time t comes before a start at t. */
+static void weave(sweep *s, const sorted *starts, const sorted *ends)
+{
+    size_t done = 0, turn = 0;
+    uint64_t before = 0;
+    for (size_t k = 0; k < s->count; k++, turn++) {
+        const uint64_t now = starts->keys ? (starts->keys[k] >> starts->piece_bits) + starts->least
+                                          : start_key(s, s->starts[k]);
+        BERTH_DCHECK(before <= now, "[L1] the sweep goes forward in time");
+        before = now;
+        while ((ends->keys ? (ends->keys[done] >> ends->piece_bits) + ends->least
+                           : end_key(s, s->ends[done])) <= now) {
+            BERTH_DCHECK(done < k, "[L1] what ends has begun");
+            done++;
+            turn++;
+        }
+        s->turns[turn / 64] |= (uint64_t)1 << (turn % 64);
+    }
+}
+
 /* Only members of a group ask for more than the order of offsets. */
 static void sort_orders(sweep *s)
 {
     for (uint32_t k = 0; k < s->room; k++)
-        if (takes_place(s, k)) {
-            s->starts[s->count] = s->ends[s->count] = s->by_rank[s->count] = k;
-            s->count++;
-        }
-    sort_pieces(s, s->starts, start_key, by_start);
-    sort_pieces(s, s->ends, end_key, by_end);
+        s->count += takes_place(s, k);
+    list_pieces(s, s->starts);
+    list_pieces(s, s->ends);
+    sorted starts = sort_pieces(s, s->starts, start_key, by_start);
+    if (starts.keys) { /* kept where the ranks will be */
+        memcpy(s->by_rank, starts.keys, s->count * sizeof *starts.keys);
+        starts.keys = (const void *)s->by_rank;
+    }
+    const sorted ends = sort_pieces(s, s->ends, end_key, by_end);
+    weave(s, &starts, &ends);
+    list_pieces(s, s->by_rank);
     if (has_groups(s->problem))
         berth__sort_indices(s->by_rank, (uint32_t *)s->keys, s->count, by_address, s);
     else
-        sort_pieces(s, s->by_rank, address_key, by_address);
+        (void)sort_pieces(s, s->by_rank, address_key, by_address);
     for (size_t r = 0; r < s->count; r++) {
         BERTH_DCHECK(r == 0 || address_key(s, s->by_rank[r - 1]) <= address_key(s, s->by_rank[r]),
                      "[L1] ranks are in order of address");
         s->rank[s->by_rank[r]] = (uint32_t)r;
+    }
+    for (size_t k = 0; k < s->count; k++) {
+        s->starts[k] = s->rank[s->starts[k]];
+        s->ends[k] = s->rank[s->ends[k]];
     }
 }
 
 static uint64_t end_of(const sweep *s, size_t buffer)
 {
     return s->offsets[buffer] + berth__rules_size(s->problem, &s->problem->buffers[buffer]);
+}
+
+static void measure_spans(sweep *s)
+{
+    s->spans = (void *)s->keys; /* as large as two keys, and those are sorted */
+    s->keys = NULL;
+    for (uint32_t k = 0; k < s->room; k++)
+        if (takes_place(s, k)) {
+            const uint32_t buffer = buffer_of(s, k);
+            s->spans[s->rank[k]] = (span){s->offsets[buffer], end_of(s, buffer)};
+        }
 }
 
 static bool share_a_place(const sweep *s, size_t a, size_t b)
@@ -265,50 +332,34 @@ static berth_status collide(const sweep *s, size_t a, size_t b, int64_t time, be
     return BERTH_MISMATCH;
 }
 
-enum { AHEAD = 16 };
-
-/* Rows in no order of time are read all over memory: what is known of the piece that comes AHEAD turns later is
- * asked for now, so that the misses of many pieces are under way together. */
-static inline void look_ahead(const sweep *s, const uint32_t *order, size_t k)
+static berth_status check_neighbour(const sweep *s, size_t rank, size_t other, berth_verdict *verdict)
 {
-    if (k + AHEAD >= s->count)
-        return;
-    const uint32_t p = order[k + AHEAD];
-    __builtin_prefetch(&s->rank[p]);
-    if (s->pieces) {
-        __builtin_prefetch(&s->pieces[p]);
-        return;
-    }
-    __builtin_prefetch(&s->problem->buffers[p]);
-    __builtin_prefetch(&s->offsets[p]);
+    const span *own = &s->spans[rank], *its = &s->spans[other];
+    if (its->end <= own->begin || own->end <= its->begin)
+        return BERTH_OK;
+    const uint32_t piece = s->by_rank[rank], a = buffer_of(s, piece), b = buffer_of(s, s->by_rank[other]);
+    return share_a_place(s, a, b) ? BERTH_OK : collide(s, a, b, lower_of(s, piece), verdict);
 }
 
 static berth_status check_walk(sweep *s, berth_verdict *verdict)
 {
+    enum { AHEAD = 16 }; /* so that the misses of many pieces are under way together */
     size_t done = 0;
-    for (size_t k = 0; k < s->count; k++) {
-        const uint32_t p = s->starts[k], buffer = buffer_of(s, p), rank = s->rank[p];
-        BERTH_DCHECK(k == 0 || lower_of(s, s->starts[k - 1]) <= lower_of(s, p),
-                     "[L1] the sweep goes forward in time");
-        look_ahead(s, s->starts, k);
-        __builtin_prefetch(&s->by_rank[rank]); /* for those that find it beside themselves */
-        /* an end at time t comes before a start at t */
-        for (; upper_of(s, s->ends[done]) <= lower_of(s, p); done++) {
+    for (size_t k = 0, turn = 0; k < s->count; turn++) {
+        if (!(s->turns[turn / 64] >> turn % 64 & 1)) {
             BERTH_DCHECK(done < k, "[L1] what ends has begun");
-            look_ahead(s, s->ends, done);
-            set_remove(&s->live, s->rank[s->ends[done]]);
+            set_remove(&s->live, s->ends[done++]);
+            continue;
         }
-        size_t below = set_below(&s->live, rank), above = set_above(&s->live, rank);
-        if (below != NONE) {
-            uint32_t other = buffer_of(s, s->by_rank[below]);
-            if (!share_a_place(s, buffer, other) && end_of(s, other) > s->offsets[buffer])
-                return collide(s, buffer, other, lower_of(s, p), verdict);
-        }
-        if (above != NONE) {
-            uint32_t other = buffer_of(s, s->by_rank[above]);
-            if (!share_a_place(s, buffer, other) && s->offsets[other] < end_of(s, buffer))
-                return collide(s, buffer, other, lower_of(s, p), verdict);
-        }
+        if (k + AHEAD < s->count)
+            __builtin_prefetch(&s->spans[s->starts[k + AHEAD]]);
+        const size_t rank = s->starts[k++];
+        const size_t below = set_below(&s->live, rank), above = set_above(&s->live, rank);
+        berth_status status = below == NONE ? BERTH_OK : check_neighbour(s, rank, below, verdict);
+        if (!status && above != NONE)
+            status = check_neighbour(s, rank, above, verdict);
+        if (status)
+            return status;
         set_insert(&s->live, rank);
     }
     return BERTH_OK;
@@ -328,7 +379,8 @@ static berth_status sweep_init(sweep *s)
     s->keys = berth__heap_alloc(2 * s->room * sizeof *s->keys);
     if (has_gaps)
         s->pieces = berth__heap_alloc(s->room * sizeof *s->pieces);
-    if (!s->starts || !s->keys || (has_gaps && !s->pieces))
+    s->turns = berth__heap_zalloc(s->room / 32 + 1, sizeof *s->turns); /* two bits a piece */
+    if (!s->starts || !s->keys || !s->turns || (has_gaps && !s->pieces))
         return BERTH_OUT_OF_HOST_MEMORY;
     s->ends = s->starts + s->room;
     s->by_rank = s->ends + s->room;
@@ -336,8 +388,7 @@ static berth_status sweep_init(sweep *s)
     if (has_gaps)
         cut_pieces(s);
     sort_orders(s);
-    berth__heap_free(s->keys);
-    s->keys = NULL;
+    measure_spans(s);
     return set_init(&s->live, s->count) ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
 }
 
@@ -354,6 +405,8 @@ berth_status berth__rules_collision(const berth_problem *problem, const uint64_t
         status = check_walk(&s, verdict);
     berth__heap_free(s.live.words);
     berth__heap_free(s.keys);
+    berth__heap_free(s.spans);
+    berth__heap_free(s.turns);
     berth__heap_free(s.starts);
     berth__heap_free(s.pieces);
     return status;

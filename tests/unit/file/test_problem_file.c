@@ -165,6 +165,11 @@ static void what_is_wrong_is_named_by_line_and_column(void **state)
             "line 4, column `id`: 'a' is already the id of line 2");
     refused(HEADER "7,0,1,1\n\n07,0,1,1\n\"7\",0,1,1\n", BERTH_BAD_DATA,
             "line 5, column `id`: '7' is already the id of line 2");
+    refused(HEADER "a,0,1,1\na,0,1,1\nb,x,1,1\n", BERTH_BAD_DATA,
+            "line 3, column `id`"); /* the first of two */
+    refused(HEADER "a,0,1,1\nb,x,1,1\na,0,1,1\n", BERTH_BAD_DATA, "line 3, column `lower`");
+    refused(HEADER "a,0,1,1\na,x,1,1\n", BERTH_BAD_DATA, "line 3, column `id`");
+    refused(HEADER "a,0,1,1\nb1c,0,1,1\nb1c,0,1,1\na,0,1,1\n", BERTH_BAD_DATA, "line 4, column `id`: 'b1c'");
     refused(HEADER "\"a,0,1,1\n", BERTH_BAD_DATA, "line 2: a quoted field is never closed");
     refused(HEADER "\"a\"b,0,1,1\n", BERTH_BAD_DATA, "line 2: there is text after a closing quote");
     refused(HEADER "a\"b,0,1,1\n", BERTH_BAD_DATA, "line 2: a quote inside a field");
