@@ -61,14 +61,28 @@ static bool is_phase(const char *word, size_t length)
     return false;
 }
 
+static int no_phase(const char *word, size_t length)
+{
+    enum { PHASES = 64, ROOM = 32 };
+    const char *names[PHASES];
+    char cut[ROOM];
+    size_t count = 0;
+    for (; count < PHASES && berth_phase_name(count); count++)
+        names[count] = berth_phase_name(count);
+    snprintf(cut, sizeof cut, "%.*s", (int)(length < ROOM ? length : ROOM), word);
+    const char *near = cli_nearest(cut, names, count);
+    return near ? cli_misuse("plan", "there is no phase '%.*s'; did you mean '%s'?", (int)length, word, near)
+                : cli_misuse("plan", "there is no phase '%.*s'; --explain shows those that run", (int)length,
+                             word);
+}
+
 /* Phases with commas between, each of which there is. */
 static int check_phases(const char *list)
 {
     for (const char *at = list; *at; at += *at == ',') {
         const size_t length = strcspn(at, ",");
         if (!is_phase(at, length))
-            return cli_misuse("plan", "there is no phase '%.*s'; --explain shows those that run", (int)length,
-                              at);
+            return no_phase(at, length);
         at += length;
     }
     return CLI_OK;
@@ -477,7 +491,7 @@ const struct cli_verb cli_verb_plan = {
         "  --solver NAME         auto, greedy, first-fit-size, first-fit-area, first-fit-breadth,\n"
         "                        best-fit-size, best-fit-area, best-fit-breadth\n"
         "  --effort HOW          fast, default or max: how many steps to search\n"
-        "  --steps N             the same as a number\n"
+        "  --steps N             the same as a number; 0 leaves it to --effort\n"
         "  --budget TIME         end the search by the clock, with the best plan so far: 2, 0.5s, 500ms\n"
         "  --seed N              another seed, perhaps another plan; the same seed, the same plan\n"
         "  --json                print the figures as one JSON object\n"

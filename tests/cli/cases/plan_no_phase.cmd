@@ -1,0 +1,1 @@
+berth plan small.csv --without wold,repair; berth plan small.csv --without weld,nothing
