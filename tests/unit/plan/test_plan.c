@@ -62,6 +62,31 @@ static void test_a_plan_tells_what_it_holds(void **state)
     berth_plan_release(plan);
 }
 
+/* Of offsets that were given only the bound is known; of those that were found, how. */
+static void test_a_certificate_says_how_offsets_came(void **state)
+{
+    (void)state;
+    berth_plan_allocation a[] = {one(100, 64, 2, NULL), one(50, 1, 3, NULL), one(100, 64, 3, NULL)};
+    berth_plan *plan = plan_of(a, 3);
+    berth_certificate found = {.struct_size = sizeof found}, given = found;
+    assert_int_equal(berth_plan_certificate(plan, &found), BERTH_OK);
+    assert_string_not_equal(found.solver, "given");
+    assert_int_equal(found.naive_bytes, 250);
+    assert_true(found.proven_optimal && found.steps > 0);
+    a[0].offset = 0;
+    a[1].offset = 100;
+    a[2].offset = 192;
+    assert_int_equal(berth_plan_set(plan, a, 3, NULL), BERTH_OK);
+    assert_int_equal(berth_plan_certificate(plan, &given), BERTH_OK);
+    assert_string_equal(given.solver, "given");
+    assert_int_equal(given.naive_bytes, 250);
+    assert_int_equal(given.peak_bytes, 292);
+    assert_int_equal(given.lower_bound_bytes, 150);
+    assert_true(!given.proven_optimal && given.fits == BERTH_FITS_YES && given.steps == 0);
+    assert_true(given.fingerprint == found.fingerprint);
+    berth_plan_release(plan);
+}
+
 static void test_steps_free_before_they_allocate(void **state)
 {
     (void)state;
@@ -281,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_plan_tells_what_it_holds),
+        cmocka_unit_test(test_a_certificate_says_how_offsets_came),
         cmocka_unit_test(test_steps_free_before_they_allocate),
         cmocka_unit_test(test_what_makes_no_plan),
         cmocka_unit_test(test_given_offsets_are_proven),
