@@ -70,6 +70,22 @@ static void numbers_take_a_bit(void **state)
     assert_int_equal(berth__heap_live(), 0);
 }
 
+/* The first number past the bits that there are. */
+static void a_bit_is_there_for_every_number(void **state)
+{
+    (void)state;
+    berth__names names = {0};
+    for (uint32_t n = 1; n <= 1 << 20; n *= 2) {
+        char text[12];
+        bool taken, twice = false;
+        snprintf(text, sizeof text, "%u", n);
+        const berth__csv_field field = field_of(text);
+        assert_int_equal(berth__names_add_number(&names, &field, &taken, &twice), BERTH_OK);
+        assert_true(taken && !twice && names.bit_count > n);
+    }
+    berth__names_finish(&names);
+}
+
 /* The letters in front of the first name's number are those of most. */
 static void numbers_behind_letters_take_a_bit(void **state)
 {
@@ -109,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_found_again),
         cmocka_unit_test(numbers_take_a_bit),
+        cmocka_unit_test(a_bit_is_there_for_every_number),
         cmocka_unit_test(numbers_behind_letters_take_a_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

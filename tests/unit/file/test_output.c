@@ -101,6 +101,14 @@ static void a_file_keeps_its_mode_and_owner(void **state)
     assert_int_equal(entries(), 1);
 }
 
+static void a_new_file_has_its_name(void **state)
+{
+    (void)state;
+    assert_int_equal(write_word(in_folder("a.csv"), BERTH_OK), BERTH_OK);
+    assert_holds("a.csv", "new");
+    assert_int_equal(entries(), 1);
+}
+
 static void others_cannot_read_it_while_it_grows(void **state)
 {
     (void)state;
@@ -237,6 +245,7 @@ int main(void)
 #define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(a_file_keeps_its_mode_and_owner),
+        IN_A_FOLDER(a_new_file_has_its_name),
         IN_A_FOLDER(others_cannot_read_it_while_it_grows),
         IN_A_FOLDER(a_failure_leaves_what_was_there),
         IN_A_FOLDER(a_link_stays_a_link),

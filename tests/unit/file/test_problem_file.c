@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -343,6 +345,50 @@ static void a_plan_may_replace_its_problem(void **state)
     assert_int_equal(berth_problem_file_read(path, &file), BERTH_IO);
 }
 
+/* What is no file has no size: its text comes piece by piece. */
+static void a_pipe_is_read_to_its_end(void **state)
+{
+    (void)state;
+    enum { ROWS = 20000 }; /* more than twice what is first made room for */
+    char path[32];
+    temporary(path);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const pid_t writer = fork();
+    assert_true(writer >= 0);
+    if (writer == 0) {
+        alarm(60); /* should nobody read */
+        FILE *f = fopen(path, "w");
+        fputs(HEADER, f);
+        for (int i = 0; i < ROWS; i++)
+            fprintf(f, "%d,%d,%d,8\n", i, i, i + 1);
+        fclose(f);
+        _exit(0);
+    }
+    berth_problem_file *file = NULL;
+    const berth_status status = berth_problem_file_read(path, &file);
+    waitpid(writer, NULL, 0);
+    unlink(path);
+    assert_int_equal(status, BERTH_OK);
+    assert_int_equal(berth_problem_file_problem(file)->buffer_count, ROWS);
+    assert_int_equal(berth_problem_file_problem(file)->buffers[ROWS - 1].lower, ROWS - 1);
+    berth_problem_file_destroy(file);
+}
+
+static void rows_that_changed_are_not_written(void **state)
+{
+    (void)state;
+    char path[32], text[] = HEADER "a,0,1,2\nb,0,1,2\n";
+    temporary(path);
+    berth_problem_file *file = parse(text);
+    text[strlen(HEADER) + 1] = ';'; /* a field less, now that it is read */
+    assert_int_equal(berth_problem_file_write(file, (uint64_t[]){0, 2}, path), BERTH_BAD_DATA);
+    assert_int_equal(berth_problem_file_convert(file, path), BERTH_BAD_DATA);
+    assert_string_equal(slurp(path), ""); /* as it was */
+    berth_problem_file_destroy(file);
+    unlink(path);
+}
+
 static void a_plan_is_matched_by_id(void **state)
 {
     (void)state;
@@ -528,6 +574,8 @@ int main(void)
         cmocka_unit_test(pins_are_checked_across_rows),
         cmocka_unit_test(a_plan_keeps_the_rows_as_they_are),
         cmocka_unit_test(a_plan_may_replace_its_problem),
+        cmocka_unit_test(a_pipe_is_read_to_its_end),
+        cmocka_unit_test(rows_that_changed_are_not_written),
         cmocka_unit_test(a_plan_is_matched_by_id),
         cmocka_unit_test(any_problem_can_be_written_and_read_again),
         cmocka_unit_test(converting_loses_nothing),
