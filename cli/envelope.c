@@ -40,7 +40,7 @@ static bool order_rows(cli_envelope_part *part)
 {
     const berth_problem *p = berth_problem_file_problem(part->file);
     row_key *keys = malloc((p->buffer_count + 1) * sizeof *keys);
-    part->order = malloc((p->buffer_count + 1) * sizeof *part->order);
+    part->order = calloc(p->buffer_count + 1, sizeof *part->order);
     if (!keys || !part->order) {
         free(keys);
         return false;
@@ -52,23 +52,6 @@ static bool order_rows(cli_envelope_part *part)
         part->order[i] = keys[i].row;
     free(keys);
     return true;
-}
-
-/* Files number their alias groups in the order of their rows, which need not be that of time. */
-static bool order_groups(cli_envelope_part *part)
-{
-    const berth_problem *p = berth_problem_file_problem(part->file);
-    size_t *first =
-        calloc(p->buffer_count + 1, sizeof *first); /* by the file's number, which is at most that of rows */
-    part->groups = calloc(p->buffer_count + 1, sizeof *part->groups);
-    for (size_t i = 0; first && part->groups && i < p->buffer_count; i++) {
-        const uint32_t group = p->buffers[part->order[i]].alias_group;
-        if (group && !first[group])
-            first[group] = i + 1;
-        part->groups[i] = first[group];
-    }
-    free(first);
-    return first && part->groups;
 }
 
 /* How many of the rows begin before `time`: a free at a time comes before an allocation at that time. */
@@ -154,6 +137,24 @@ static bool same_gaps(const cli_envelope_part *a, const berth_problem_buffer *x,
     return x->gap_count == y->gap_count &&
            (x->gap_count == 0 ||
             memcmp(p->gaps + x->gap_first, q->gaps + y->gap_first, x->gap_count * sizeof *p->gaps) == 0);
+}
+
+/* Files number their alias groups in the order of their rows, which need not be that of time; no number is above that of
+ * rows. */
+static bool find_groups(const cli_envelope *e, cli_envelope_part *part)
+{
+    const berth_problem_buffer *buffers = berth_problem_file_problem(part->file)->buffers;
+    size_t *first = calloc(e->row_count + 1, sizeof *first);
+    part->groups = calloc(e->row_count + 1, sizeof *part->groups);
+    const bool enough = first && part->groups;
+    for (size_t i = 0; enough && i < e->row_count; i++) {
+        const uint32_t group = buffers[part->order[i]].alias_group;
+        if (group && !first[group])
+            first[group] = i + 1;
+        part->groups[i] = first[group];
+    }
+    free(first);
+    return enough;
 }
 
 /* What no envelope can take from both, or NULL. */
@@ -474,7 +475,7 @@ static int read_parts(const char *verb, cli_envelope *e, const char *const *path
         int code = cli_problem_read_model(verb, paths[k], true, options, &part->file, &model);
         if (code)
             return code;
-        if (!order_rows(part) || !order_groups(part))
+        if (!order_rows(part))
             return no_memory(verb);
         berth_status status =
             berth_problem_fingerprint(berth_problem_file_problem(part->file), &part->fingerprint);
@@ -498,6 +499,9 @@ static int join_parts(const char *verb, cli_envelope *e)
     e->ends = calloc(room, sizeof *e->ends);
     if (!e->rows || !e->part || !e->sizes || !e->ends)
         return no_memory(verb);
+    for (size_t k = 0; k < e->count; k++)
+        if (!find_groups(e, &e->parts[k]))
+            return no_memory(verb);
     int code = check_conflicts(verb, e);
     for (size_t k = 0; k < e->count && !code; k++)
         code = widen(verb, e, k);

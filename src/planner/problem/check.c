@@ -247,22 +247,30 @@ static void list_pieces(sweep *s, uint32_t *list)
     s->count = count;
 }
 
+static inline uint64_t unpack(const sorted *order, size_t k)
+{
+    return (order->keys[k] >> order->piece_bits) + order->least;
+}
+
+static inline uint64_t time_of_start(const sweep *s, const sorted *order, size_t k)
+{
+    return order->keys ? unpack(order, k) : start_key(s, s->starts[k]);
+}
+
+static inline uint64_t time_of_end(const sweep *s, const sorted *order, size_t k)
+{
+    return order->keys ? unpack(order, k) : end_key(s, s->ends[k]);
+}
+
 /* Goes through starts and ends in order of time; an end at time t comes before a start at t. */
 static void weave(sweep *s, const sorted *starts, const sorted *ends)
 {
     size_t done = 0, turn = 0;
-    uint64_t before = 0;
     for (size_t k = 0; k < s->count; k++, turn++) {
-        const uint64_t now = starts->keys ? (starts->keys[k] >> starts->piece_bits) + starts->least
-                                          : start_key(s, s->starts[k]);
-        BERTH_DCHECK(before <= now, "[L1] the sweep goes forward in time");
-        before = now;
-        while ((ends->keys ? (ends->keys[done] >> ends->piece_bits) + ends->least
-                           : end_key(s, s->ends[done])) <= now) {
+        const uint64_t now = time_of_start(s, starts, k);
+        BERTH_DCHECK(k == 0 || time_of_start(s, starts, k - 1) <= now, "[L1] the sweep goes forward in time");
+        for (; time_of_end(s, ends, done) <= now; done++, turn++)
             BERTH_DCHECK(done < k, "[L1] what ends has begun");
-            done++;
-            turn++;
-        }
         s->turns[turn / 64] |= (uint64_t)1 << (turn % 64);
     }
 }
@@ -337,8 +345,8 @@ static berth_status check_neighbour(const sweep *s, size_t rank, size_t other, b
     const span *own = &s->spans[rank], *its = &s->spans[other];
     if (its->end <= own->begin || own->end <= its->begin)
         return BERTH_OK;
-    const uint32_t piece = s->by_rank[rank], a = buffer_of(s, piece), b = buffer_of(s, s->by_rank[other]);
-    return share_a_place(s, a, b) ? BERTH_OK : collide(s, a, b, lower_of(s, piece), verdict);
+    const uint32_t a = buffer_of(s, s->by_rank[rank]), b = buffer_of(s, s->by_rank[other]);
+    return share_a_place(s, a, b) ? BERTH_OK : collide(s, a, b, lower_of(s, s->by_rank[rank]), verdict);
 }
 
 static berth_status check_walk(sweep *s, berth_verdict *verdict)
