@@ -86,7 +86,7 @@ static int model_check_dims(const char *verb, const cli_model_options *options)
 {
     for (size_t i = 0; i < options->dims.count; i++)
         if (!format_dims_valid(options->dims.items[i]))
-            return cli_misuse(verb, "--dim wants NAME=N, TENSOR:AXIS=N or *=N, not '%s'",
+            return cli_misuse(verb, "--dim wants NAME=N, TENSOR:AXIS=N, *:AXIS=N or *=N, not '%s'",
                               options->dims.items[i]);
     return CLI_OK;
 }

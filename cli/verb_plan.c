@@ -501,7 +501,7 @@ const struct cli_verb cli_verb_plan = {
         "  --dim NAME=N          of a model: the size of a dimension that it leaves open, TENSOR:AXIS=N for "
         "one "
         "place,\n"
-        "                        *=N for all others; may be repeated\n"
+        "                        *:AXIS=N for that axis of all, *=N for all others; may be repeated\n"
         "  --runtime NAME        of a model: who runs it: micro (the default), tflite, or ort (for .onnx)\n"
         "  --inplace             of a model: operators may write over inputs that nobody needs any more\n"
         "  --scratch FILE        of a model: what kernels need, CSV with the columns operator and bytes\n"

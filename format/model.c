@@ -138,45 +138,47 @@ bool format_dims_valid(const char *text)
     return dims_number(text) >= 0;
 }
 
-/* Whether the part before '=' names this place. */
-static bool dims_names(const char *item, size_t length, format_text symbol, format_text tensor, uint32_t axis)
+/* Whether the part before '=' names this place: 2, by its name; 1, by its axis alone ("*:1"); 0. */
+static int dims_names(const char *item, size_t length, format_text symbol, format_text tensor, uint32_t axis)
 {
     char number[16];
     if (symbol.length && symbol.length == length && memcmp(item, symbol.bytes, length) == 0)
-        return true;
-    int digits = snprintf(number, sizeof number, ":%u", axis);
-    return length == tensor.length + (size_t)digits && memcmp(item, tensor.bytes, tensor.length) == 0 &&
-           memcmp(item + tensor.length, number, (size_t)digits) == 0;
+        return 2;
+    const size_t digits = (size_t)snprintf(number, sizeof number, ":%u", axis);
+    if (length == tensor.length + digits && memcmp(item, tensor.bytes, tensor.length) == 0 &&
+        memcmp(item + tensor.length, number, digits) == 0)
+        return 2;
+    return length == 1 + digits && *item == '*' && memcmp(item + 1, number, digits) == 0;
 }
 
-int64_t format_dims_exact(const format_dims *dims, format_text tensor, uint32_t axis)
+/* The setting that names the place most exactly and at least so (0: "*" does too), SIZE_MAX if none does. */
+static size_t dims_best(const format_dims *dims, format_text symbol, format_text tensor, uint32_t axis,
+                        int least)
 {
+    size_t found = SIZE_MAX;
+    int best = least - 1;
     for (size_t i = 0; i < dims->count; i++) {
         const char *item = dims->items[i];
-        if (!dims_names(item, (size_t)(strrchr(item, '=') - item), (format_text){"", 0}, tensor, axis))
-            continue;
-        if (dims->used)
-            dims->used[i] = true;
-        return dims_number(item);
+        const size_t length = (size_t)(strrchr(item, '=') - item);
+        const int exact = dims_names(item, length, symbol, tensor, axis);
+        if (exact > best && (exact || (length == 1 && *item == '*'))) {
+            best = exact;
+            found = i;
+        }
     }
-    return -1;
+    if (found != SIZE_MAX && dims->used)
+        dims->used[found] = true;
+    return found;
+}
+
+int64_t format_dims_exact(const format_dims *dims, format_text tensor, uint32_t axis, bool or_axis)
+{
+    const size_t found = dims_best(dims, (format_text){"", 0}, tensor, axis, or_axis ? 1 : 2);
+    return found == SIZE_MAX ? -1 : dims_number(dims->items[found]);
 }
 
 int64_t format_dims_find(const format_dims *dims, format_text symbol, format_text tensor, uint32_t axis)
 {
-    size_t found = SIZE_MAX;
-    for (size_t i = 0; i < dims->count; i++) {
-        const char *item = dims->items[i];
-        size_t length = (size_t)(strrchr(item, '=') - item);
-        bool any = length == 1 && item[0] == '*';
-        if (any ? found == SIZE_MAX : dims_names(item, length, symbol, tensor, axis))
-            found = i;
-        if (!any && found == i)
-            break; /* what is named exactly goes before '*' */
-    }
-    if (found == SIZE_MAX)
-        return -1;
-    if (dims->used)
-        dims->used[found] = true;
-    return dims_number(dims->items[found]);
+    const size_t found = dims_best(dims, symbol, tensor, axis, 0);
+    return found == SIZE_MAX ? -1 : dims_number(dims->items[found]);
 }

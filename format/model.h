@@ -85,8 +85,8 @@ typedef struct format_error {
 berth_status format_fail(format_error *error, berth_status status, const char *format, ...)
     BERTH_PRINTF(3, 4);
 
-/* A dimension that the user sets: "NAME=N" for a symbol, "TENSOR:AXIS=N" for one place, "*=N" for all that are
- * still free. */
+/* A dimension that the user sets: "NAME=N" for a symbol, "TENSOR:AXIS=N" for one place, "*:AXIS=N" for
+ * that axis of all that leave it open, "*=N" for all that are still free. What is said most exactly counts. */
 typedef struct format_dims {
     const char *const *items;
     size_t count;
@@ -97,8 +97,8 @@ typedef struct format_dims {
 bool format_dims_valid(const char *text);
 /* The size for a free dimension, or -1. `symbol` may be empty. */
 int64_t format_dims_find(const format_dims *dims, format_text symbol, format_text tensor, uint32_t axis);
-/* The same for "TENSOR:AXIS=N" alone. */
-int64_t format_dims_exact(const format_dims *dims, format_text tensor, uint32_t axis);
+/* The same for "TENSOR:AXIS=N" alone, or for "*:AXIS=N" too. */
+int64_t format_dims_exact(const format_dims *dims, format_text tensor, uint32_t axis, bool or_axis);
 
 /* The arrays grow one element at a time; the new one is zeroed. NULL: out of memory. */
 format_tensor *format_add_tensor(format_model *model);

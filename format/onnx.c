@@ -80,6 +80,10 @@ static void graph_inputs(onnx_reader *r, onnx_scope *s, wire message)
         if (input < s->given_count) {
             *value = s->given[input];
             value->small = NULL;
+            for (int k = 0; k < value->rank; k++) {
+                const int64_t told = format_dims_exact(r->o.dims, name, (uint32_t)k, false);
+                value->dims[k] = told >= 0 ? told : value->dims[k];
+            }
         }
         if (value->rank < 0 || !value->type)
             onnx_declared_read(r, field.inside, value, s->depth == 0);
@@ -206,8 +210,30 @@ static void reader_complain(onnx_reader *r)
         format_fail(r->o.error, BERTH_BAD_DATA,
                     "the shape of %s%s is not known; run shape inference over the model, so that it has "
                     "value_info, or "
-                    "set the dimensions there with --dim",
+                    "set the dimensions there with --dim NAME:AXIS=N",
                     r->unknown, r->unknown_count > ONNX_UNKNOWN_NAMED ? " and others" : "");
+}
+
+/* Of the operators without a domain: a few have changed their meaning. */
+static int64_t model_opset(wire message)
+{
+    wire_field field, part;
+    int64_t version = 0;
+    while (wire_next(&message, &field)) {
+        if (field.number != MODEL_OPSET || !field.is_bytes)
+            continue;
+        format_text domain = {"", 0};
+        int64_t own = 0;
+        while (wire_next(&field.inside, &part)) {
+            if (part.number == 1)
+                domain = wire_text(&part);
+            else if (part.number == 2 && !part.is_bytes)
+                own = (int64_t)(part.value & INT32_MAX);
+        }
+        if (!domain.length || format_text_is(domain, "ai.onnx"))
+            version = own;
+    }
+    return version;
 }
 
 static void model_read(onnx_reader *r, wire message)
@@ -215,6 +241,7 @@ static void model_read(onnx_reader *r, wire message)
     wire_field field;
     onnx_scope main_scope = {0};
     bool found = false;
+    r->o.opset = model_opset(message);
     onnx_functions_note(r, message);
     if (!format_add_subgraph(r->o.model))
         onnx_no_memory(r);

@@ -4,6 +4,24 @@
 
 #include "format/onnx_graph.h"
 
+typedef enum fold_kind {
+    FOLD_ADD,
+    FOLD_SUB,
+    FOLD_MUL,
+    FOLD_DIV,
+    FOLD_MOD,
+    FOLD_POW,
+    FOLD_MAX,
+    FOLD_MIN,
+    FOLD_EQUAL,
+    FOLD_GREATER,
+    FOLD_LESS,
+    FOLD_AT_LEAST,
+    FOLD_AT_MOST,
+    FOLD_AND,
+    FOLD_OR
+} fold_kind;
+
 static onnx_small *fold_begin(onnx_value *y)
 {
     uint64_t count = y->rank < 0 ? UINT64_MAX : onnx_elements(y);
@@ -16,14 +34,9 @@ static void fold_set(onnx_small *s, uint32_t i, int64_t whole, double real)
     s->real[i] = real;
 }
 
-static int64_t whole_of(double real)
-{
-    return real >= -9.2e18 && real <= 9.2e18 ? (int64_t)real : real > 0 ? INT64_MAX : INT64_MIN;
-}
-
 static bool is_real(int type)
 {
-    return type == ONNX_FLOAT || type == ONNX_DOUBLE || type == 10 || type == 16;
+    return type == ONNX_FLOAT || type == ONNX_DOUBLE || type == ONNX_HALF || type == ONNX_BFLOAT16;
 }
 
 static void fold_copy(onnx_value *y, const onnx_value *x)
@@ -32,7 +45,7 @@ static void fold_copy(onnx_value *y, const onnx_value *x)
     if (!s || s->count != x->small->count)
         return;
     for (uint32_t i = 0; i < s->count; i++)
-        fold_set(s, i, is_real(x->type) ? whole_of(x->small->real[i]) : x->small->whole[i],
+        fold_set(s, i, is_real(x->type) ? onnx_whole(x->small->real[i]) : x->small->whole[i],
                  x->small->real[i]);
 }
 
@@ -46,14 +59,16 @@ static void fold_shape(onnx_value *y, const onnx_value *x, int64_t start)
     }
 }
 
+/* Along the first axis. */
 static void fold_gather(onnx_value *y, const onnx_value *x, const onnx_value *at)
 {
-    onnx_small *s = x->small && at->small && x->rank == 1 ? fold_begin(y) : NULL;
-    for (uint32_t i = 0; s && i < s->count; i++) {
-        int64_t k = i < at->small->count ? at->small->whole[i] : 0;
-        k = k < 0 ? k + x->small->count : k;
-        if (k >= 0 && k < x->small->count)
-            fold_set(s, i, x->small->whole[k], x->small->real[k]);
+    onnx_small *s = x->small && at->small && x->rank >= 1 && x->dims[0] > 0 ? fold_begin(y) : NULL;
+    const uint32_t row = s ? x->small->count / (uint32_t)x->dims[0] : 0;
+    for (uint32_t i = 0; s && row && i < s->count; i++) {
+        int64_t k = i / row < at->small->count ? at->small->whole[i / row] : 0;
+        k = k < 0 ? k + x->dims[0] : k;
+        if (k >= 0 && k < x->dims[0])
+            fold_set(s, i, x->small->whole[k * row + i % row], x->small->real[k * row + i % row]);
     }
 }
 
@@ -148,78 +163,227 @@ static void fold_transpose(const onnx_node *n, onnx_value *y, const onnx_value *
     fold_view(y, x, 0, turned);
 }
 
-static int64_t arithmetic(char kind, int64_t a, int64_t b)
+static int64_t whole_power(int64_t a, int64_t b)
+{
+    return onnx_whole(pow((double)a, (double)b));
+}
+
+/* The rest has the sign of the divisor, as in Python. */
+static int64_t whole_rest(int64_t a, int64_t b)
+{
+    if (b == 0 || b == -1)
+        return 0;
+    const int64_t rest = a % b;
+    return rest && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static int64_t arithmetic(fold_kind kind, int64_t a, int64_t b)
 {
     int64_t result = 0;
     bool bad = false;
     switch (kind) {
-    case '+':
+    case FOLD_ADD:
         bad = __builtin_add_overflow(a, b, &result);
         break;
-    case '-':
+    case FOLD_SUB:
         bad = __builtin_sub_overflow(a, b, &result);
         break;
-    case '*':
+    case FOLD_MUL:
         bad = __builtin_mul_overflow(a, b, &result);
         break;
-    case '/':
-        result = b == 0 || (a == INT64_MIN && b == -1) ? 0 : a / b;
-        break;
-    case '=':
+    case FOLD_DIV:
+        return b == 0 || (a == INT64_MIN && b == -1) ? 0 : a / b;
+    case FOLD_MOD:
+        return whole_rest(a, b);
+    case FOLD_POW:
+        return whole_power(a, b);
+    case FOLD_MAX:
+        return a > b ? a : b;
+    case FOLD_MIN:
+        return a < b ? a : b;
+    case FOLD_EQUAL:
         return a == b;
-    case '>':
+    case FOLD_GREATER:
         return a > b;
-    case '<':
+    case FOLD_LESS:
         return a < b;
+    case FOLD_AT_LEAST:
+        return a >= b;
+    case FOLD_AT_MOST:
+        return a <= b;
+    case FOLD_AND:
+        return a && b;
+    case FOLD_OR:
+        return a || b;
     }
     return bad ? 0 : result;
 }
 
-static double arithmetic_real(char kind, double a, double b)
+static double arithmetic_real(fold_kind kind, double a, double b)
 {
-    return kind == '+'   ? a + b
-           : kind == '-' ? a - b
-           : kind == '*' ? a * b
-           : kind == '/' ? a / b
-           : kind == '=' ? a == b
-           : kind == '>' ? a > b
-                         : a < b;
+    switch (kind) {
+    case FOLD_ADD:
+        return a + b;
+    case FOLD_SUB:
+        return a - b;
+    case FOLD_MUL:
+        return a * b;
+    case FOLD_DIV:
+        return a / b;
+    case FOLD_MOD:
+        return fmod(a, b);
+    case FOLD_POW:
+        return pow(a, b);
+    case FOLD_MAX:
+        return a > b ? a : b;
+    case FOLD_MIN:
+        return a < b ? a : b;
+    case FOLD_EQUAL:
+        return a == b;
+    case FOLD_GREATER:
+        return a > b;
+    case FOLD_LESS:
+        return a < b;
+    case FOLD_AT_LEAST:
+        return a >= b;
+    case FOLD_AT_MOST:
+        return a <= b;
+    case FOLD_AND:
+        return a != 0 && b != 0;
+    case FOLD_OR:
+        return a != 0 || b != 0;
+    }
+    return 0;
 }
 
-/* Lists of one length, or one of them a single number. */
-static void fold_arithmetic(char kind, onnx_value *y, const onnx_value *a, const onnx_value *b)
+/* Which number of `x` stands at place `i` of `y` when axes of 1 are stretched. */
+static uint32_t fold_place(const onnx_value *y, uint32_t i, const onnx_value *x)
+{
+    uint64_t at = 0, stride = 1, rest = i;
+    for (int k = y->rank - 1; k >= 0 && y->dims[k] > 0; k--) {
+        const uint64_t place = rest % (uint64_t)y->dims[k];
+        const int axis = k - (y->rank - x->rank);
+        rest /= (uint64_t)y->dims[k];
+        if (axis < 0)
+            break;
+        at += x->dims[axis] == 1 ? 0 : place * stride;
+        stride *= (uint64_t)x->dims[axis];
+    }
+    return at < x->small->count ? (uint32_t)at : 0;
+}
+
+/* Whole numbers and truths follow the types: a comparison of reals is a truth. */
+static void fold_arithmetic(fold_kind kind, onnx_value *y, const onnx_value *a, const onnx_value *b)
 {
     onnx_small *s = a->small && b->small ? fold_begin(y) : NULL;
-    if (!s || (a->small->count != 1 && a->small->count != s->count) ||
-        (b->small->count != 1 && b->small->count != s->count))
-        return;
-    for (uint32_t i = 0; i < s->count; i++) {
-        uint32_t ia = a->small->count == 1 ? 0 : i, ib = b->small->count == 1 ? 0 : i;
-        double real = arithmetic_real(kind, a->small->real[ia], b->small->real[ib]);
-        fold_set(s, i,
-                 is_real(a->type) ? whole_of(real)
-                                  : arithmetic(kind, a->small->whole[ia], b->small->whole[ib]),
-                 real);
+    for (uint32_t i = 0; s && i < s->count; i++) {
+        const uint32_t ia = fold_place(y, i, a), ib = fold_place(y, i, b);
+        if (is_real(a->type)) {
+            const double real = arithmetic_real(kind, a->small->real[ia], b->small->real[ib]);
+            fold_set(s, i, onnx_whole(real), real);
+        } else {
+            const int64_t whole = arithmetic(kind, a->small->whole[ia], b->small->whole[ib]);
+            fold_set(s, i, whole, (double)whole);
+        }
     }
-    for (uint32_t i = 0; i < s->count && !is_real(a->type); i++)
-        s->real[i] = (double)s->whole[i];
+}
+
+static void fold_where(onnx_value *y, const onnx_value *c, const onnx_value *a, const onnx_value *b)
+{
+    onnx_small *s = c->small && a->small && b->small ? fold_begin(y) : NULL;
+    for (uint32_t i = 0; s && i < s->count; i++) {
+        const onnx_value *from = c->small->whole[fold_place(y, i, c)] ? a : b;
+        const uint32_t at = fold_place(y, i, from);
+        fold_set(s, i, from->small->whole[at], from->small->real[at]);
+    }
+}
+
+static void fold_expand(onnx_value *y, const onnx_value *x)
+{
+    onnx_small *s = x->small ? fold_begin(y) : NULL;
+    for (uint32_t i = 0; s && i < s->count; i++) {
+        const uint32_t at = fold_place(y, i, x);
+        fold_set(s, i, x->small->whole[at], x->small->real[at]);
+    }
+}
+
+static void fold_range(onnx_value *y, const onnx_value *from, const onnx_value *step)
+{
+    onnx_small *s = from->small && step->small ? fold_begin(y) : NULL;
+    for (uint32_t i = 0; s && i < s->count; i++) {
+        const double real = from->small->real[0] + i * step->small->real[0];
+        fold_set(s, i, onnx_whole(real), real);
+    }
+}
+
+/* Places of what is not 0, a row for each axis. */
+static void fold_nonzero(onnx_value *y, const onnx_value *x)
+{
+    onnx_small *s = x->small && y->rank == 2 ? fold_begin(y) : NULL;
+    const uint32_t found = s ? (uint32_t)y->dims[1] : 0;
+    for (uint32_t i = 0, column = 0; found && i < x->small->count && column < found; i++) {
+        uint64_t rest = i;
+        if (x->small->real[i] == 0)
+            continue;
+        for (int k = (int)y->dims[0] - 1; k >= 0; k--) {
+            const int64_t size = x->rank ? x->dims[k] : 1, place = (int64_t)(rest % (uint64_t)size);
+            rest /= (uint64_t)size;
+            fold_set(s, (uint32_t)k * found + column, place, (double)place);
+        }
+        column++;
+    }
+}
+
+/* Parts of a list, one after the other. */
+static void fold_split(onnx *o, const onnx_node *n, const onnx_value *x)
+{
+    int64_t at = 0;
+    for (uint32_t k = 0; k < n->output_count && x->small && x->rank == 1; k++) {
+        onnx_value *y = onnx_out(o, n, k);
+        if (!y || y->rank != 1)
+            return;
+        onnx_small *s = fold_begin(y);
+        for (uint32_t i = 0; s && i < s->count && at + i < x->small->count; i++)
+            fold_set(s, i, x->small->whole[at + i], x->small->real[at + i]);
+        at += y->dims[0];
+    }
 }
 
 static void fold_rounded(onnx_value *y, const onnx_value *x, double (*round_to)(double))
 {
     onnx_small *s = x->small ? fold_begin(y) : NULL;
     for (uint32_t i = 0; s && i < s->count && i < x->small->count; i++)
-        fold_set(s, i, whole_of(round_to(x->small->real[i])), round_to(x->small->real[i]));
+        fold_set(s, i, onnx_whole(round_to(x->small->real[i])), round_to(x->small->real[i]));
 }
 
-static void fold_product(onnx_value *y, const onnx_value *x)
+/* All numbers put together to one. */
+static void fold_all(fold_kind kind, onnx_value *y, const onnx_value *x)
 {
-    onnx_small *s = x->small && y->rank >= 0 && onnx_elements(y) == 1 ? fold_begin(y) : NULL;
-    int64_t product = 1;
-    for (uint32_t i = 0; s && i < x->small->count; i++)
-        product = arithmetic('*', product, x->small->whole[i]);
+    const bool fits = x->small && x->small->count && y->rank >= 0 && onnx_elements(y) == 1;
+    onnx_small *s = fits ? fold_begin(y) : NULL;
+    double real = s ? x->small->real[0] : 0;
+    int64_t whole = s ? x->small->whole[0] : 0;
+    for (uint32_t i = 1; s && i < x->small->count; i++) {
+        real = arithmetic_real(kind, real, x->small->real[i]);
+        whole = arithmetic(kind, whole, x->small->whole[i]);
+    }
     if (s)
-        fold_set(s, 0, product, (double)product);
+        fold_set(s, 0, is_real(x->type) ? onnx_whole(real) : whole, is_real(x->type) ? real : (double)whole);
+}
+
+static double reciprocal(double real)
+{
+    return 1 / real;
+}
+
+static void fold_negative(onnx_value *y, const onnx_value *x, bool always)
+{
+    onnx_small *s = x->small ? fold_begin(y) : NULL;
+    for (uint32_t i = 0; s && i < s->count && i < x->small->count; i++) {
+        const bool turns = always || x->small->real[i] < 0;
+        fold_set(s, i, turns ? arithmetic(FOLD_SUB, 0, x->small->whole[i]) : x->small->whole[i],
+                 turns ? -x->small->real[i] : x->small->real[i]);
+    }
 }
 
 static void fold_unary(const onnx_node *n, onnx_value *y, const onnx_value *x)
@@ -236,8 +400,22 @@ static void fold_unary(const onnx_node *n, onnx_value *y, const onnx_value *x)
         fold_rounded(y, x, ceil);
     else if (format_text_is(n->type, "Sqrt"))
         fold_rounded(y, x, sqrt);
+    else if (format_text_is(n->type, "Reciprocal"))
+        fold_rounded(y, x, reciprocal);
     else if (format_text_is(n->type, "ReduceProd"))
-        fold_product(y, x);
+        fold_all(FOLD_MUL, y, x);
+    else if (format_text_is(n->type, "ReduceSum"))
+        fold_all(FOLD_ADD, y, x);
+    else if (format_text_is(n->type, "ReduceMax"))
+        fold_all(FOLD_MAX, y, x);
+    else if (format_text_is(n->type, "ReduceMin"))
+        fold_all(FOLD_MIN, y, x);
+    else if (format_text_is(n->type, "Neg") || format_text_is(n->type, "Abs"))
+        fold_negative(y, x, n->type.bytes[0] == 'N');
+    else if (format_text_is(n->type, "Expand"))
+        fold_expand(y, x);
+    else if (format_text_is(n->type, "NonZero"))
+        fold_nonzero(y, x);
     else if (format_text_is(n->type, "Not") && x->small) {
         onnx_small *s = fold_begin(y);
         for (uint32_t i = 0; s && i < s->count; i++)
@@ -249,10 +427,23 @@ void onnx_fold(onnx *o, const onnx_node *n)
 {
     static const struct {
         const char *name;
-        char kind;
-    } pairs[] = {{"Add", '+'},   {"Sub", '-'},     {"Mul", '*'}, {"Div", '/'},
-                 {"Equal", '='}, {"Greater", '>'}, {"Less", '<'}};
-    onnx_value *y = onnx_out(o, n, 0), *a = onnx_in(o, n, 0), *b = onnx_in(o, n, 1);
+        fold_kind kind;
+    } pairs[] = {{"Add", FOLD_ADD},
+                 {"Sub", FOLD_SUB},
+                 {"Mul", FOLD_MUL},
+                 {"Div", FOLD_DIV},
+                 {"Mod", FOLD_MOD},
+                 {"Pow", FOLD_POW},
+                 {"Max", FOLD_MAX},
+                 {"Min", FOLD_MIN},
+                 {"Equal", FOLD_EQUAL},
+                 {"Greater", FOLD_GREATER},
+                 {"Less", FOLD_LESS},
+                 {"GreaterOrEqual", FOLD_AT_LEAST},
+                 {"LessOrEqual", FOLD_AT_MOST},
+                 {"And", FOLD_AND},
+                 {"Or", FOLD_OR}};
+    onnx_value *y = onnx_out(o, n, 0), *a = onnx_in(o, n, 0), *b = onnx_in(o, n, 1), *c = onnx_in(o, n, 2);
     if (!y || !a || y->small)
         return;
     if (format_text_is(n->type, "Concat"))
@@ -261,11 +452,17 @@ void onnx_fold(onnx *o, const onnx_node *n)
         fold_slice(o, n, y);
     else if (format_text_is(n->type, "Transpose"))
         fold_transpose(n, y, a);
-    else if (format_text_is(n->type, "Gather") && b)
+    else if (format_text_is(n->type, "Split"))
+        fold_split(o, n, a);
+    else if (format_text_is(n->type, "Gather") && b && onnx_int(n, "axis", 0) == 0)
         fold_gather(y, a, b);
+    else if (format_text_is(n->type, "Where") && b && c)
+        fold_where(y, a, b, c);
+    else if (format_text_is(n->type, "Range") && c)
+        fold_range(y, a, c);
     else
         fold_unary(n, y, a);
-    for (size_t i = 0; b && i < sizeof pairs / sizeof pairs[0]; i++)
+    for (size_t i = 0; n->input_count == 2 && b && i < sizeof pairs / sizeof pairs[0]; i++)
         if (format_text_is(n->type, pairs[i].name))
             fold_arithmetic(pairs[i].kind, y, a, b);
 }

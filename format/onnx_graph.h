@@ -7,7 +7,16 @@
 enum { ONNX_RANK = 12, ONNX_SMALL = 64, ONNX_PORTS = 512 };
 
 /* Types of elements, by ONNX's number. */
-enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_BOOL = 9, ONNX_DOUBLE = 11 };
+enum {
+    ONNX_FLOAT = 1,
+    ONNX_UINT8 = 2,
+    ONNX_INT32 = 6,
+    ONNX_INT64 = 7,
+    ONNX_BOOL = 9,
+    ONNX_HALF = 10,
+    ONNX_DOUBLE = 11,
+    ONNX_BFLOAT16 = 16
+};
 
 /* Known numbers of a small tensor: shapes, axes, scales. */
 typedef struct onnx_small {
@@ -53,12 +62,24 @@ bool onnx_attribute(const onnx_node *n, const char *name, wire *message);
 int64_t onnx_int(const onnx_node *n, const char *name, int64_t absent);
 /* Fills `list`, at most ONNX_SMALL numbers; how many, -1 if there is no such attribute. */
 int onnx_ints(const onnx_node *n, const char *name, int64_t *list);
+/* The same for numbers with a fraction. */
+int onnx_reals(const onnx_node *n, const char *name, double *list);
 format_text onnx_words(const onnx_node *n, const char *name);
 
 /* A place for known numbers, or NULL: no memory. */
 onnx_small *onnx_make_small(onnx_value *value, uint32_t count);
 
+/* Towards 0; what is too large, and what is no number, becomes the largest or the smallest. */
+int64_t onnx_whole(double real);
 uint64_t onnx_elements(const onnx_value *value); /* UINT64_MAX: too many to count */
+
+bool onnx_is_one_of(format_text type, const char *const *names);
+/* `y` gets the shape of `x`, and its type unless `type` says another; either may be NULL. */
+void onnx_take_shape(onnx_value *y, const onnx_value *x, int type);
+/* An axis counted from the front, or -1. */
+int onnx_axis(int64_t axis, int rank);
+/* Numbers from an input, or from an attribute in older operator sets; -1: not known, -2: neither is there. */
+int onnx_numbers(onnx *o, const onnx_node *n, uint32_t input, const char *attribute, int64_t *list);
 
 /* Gives the node's outputs their types and shapes where that can be known. */
 void onnx_infer(onnx *o, const onnx_node *n);
@@ -67,5 +88,10 @@ void onnx_fold(onnx *o, const onnx_node *n);
 /* Operators with a window or a recurrence; false: another one. */
 bool onnx_infer_layer(onnx *o, const onnx_node *n);
 bool onnx_infer_einsum(onnx *o, const onnx_node *n);
+/* Operators that few models have, and those that ONNX Runtime's optimizer and quantizer write. */
+bool onnx_infer_rare(onnx *o, const onnx_node *n);
+bool onnx_infer_contrib(onnx *o, const onnx_node *n);
+/* Whether the operator is of ONNX Runtime's own domain. */
+bool onnx_is_contrib(const onnx_node *n);
 
 #endif

@@ -1,14 +1,6 @@
 /* Shapes of convolutions, pools, products and recurrent layers. */
 #include "format/onnx_graph.h"
 
-static bool starts_or_is(format_text text, const char *const *names)
-{
-    for (; *names; names++)
-        if (format_text_is(text, *names))
-            return true;
-    return false;
-}
-
 /* Padding of one axis from auto_pad or pads; the rest of the window in `kernel`, `stride` and `dilation`. */
 typedef struct window {
     int64_t kernel[ONNX_SMALL], stride[ONNX_SMALL], dilation[ONNX_SMALL], pads[ONNX_SMALL];
@@ -42,8 +34,12 @@ static int64_t window_size(const window *w, int i, int64_t size)
         return (size + w->stride[i] - 1) / w->stride[i];
     int64_t room = size + w->pads[i] + w->pads[i + w->spatial] - ((w->kernel[i] - 1) * w->dilation[i] + 1);
     if (room < 0)
-        return 0;
-    return (w->ceil ? (room + w->stride[i] - 1) / w->stride[i] : room / w->stride[i]) + 1;
+        return size ? -1 : 0; /* the window does not fit in */
+    int64_t out = (w->ceil ? (room + w->stride[i] - 1) / w->stride[i] : room / w->stride[i]) + 1;
+    /* a window that would begin in the padding behind does not count */
+    if (w->ceil && (out - 1) * w->stride[i] >= size + w->pads[i])
+        out--;
+    return out;
 }
 
 static int64_t window_transposed(const onnx_node *n, const window *w, int i, int64_t size)
@@ -93,17 +89,18 @@ static void infer_pool(onnx *o, const onnx_node *n, bool global)
     }
 }
 
-static void infer_gemm(onnx *o, const onnx_node *n)
+static void infer_gemm(onnx *o, const onnx_node *n, uint32_t second, int type)
 {
-    onnx_value *a = onnx_in(o, n, 0), *b = onnx_in(o, n, 1), *y = onnx_out(o, n, 0);
+    onnx_value *a = onnx_in(o, n, 0), *b = onnx_in(o, n, second), *y = onnx_out(o, n, 0);
     if (!a || !b || !y || a->rank != 2 || b->rank != 2)
         return;
     y->dims[0] = a->dims[onnx_int(n, "transA", 0) ? 1 : 0];
     y->dims[1] = b->dims[onnx_int(n, "transB", 0) ? 0 : 1];
     y->rank = 2;
-    y->type = a->type;
+    y->type = type ? type : a->type;
 }
 
+/* ONNX Runtime's fused products may turn their matrices around. */
 static void infer_matmul(onnx *o, const onnx_node *n, uint32_t second, int type)
 {
     onnx_value *a = onnx_in(o, n, 0), *b = onnx_in(o, n, second), *y = onnx_out(o, n, 0);
@@ -117,9 +114,9 @@ static void infer_matmul(onnx *o, const onnx_node *n, uint32_t second, int type)
         y->dims[rank++] = da == 1 ? db : da;
     }
     if (a->rank > 1)
-        y->dims[rank++] = a->dims[a->rank - 2];
+        y->dims[rank++] = a->dims[a->rank - (onnx_int(n, "transA", 0) ? 1 : 2)];
     if (b->rank > 1)
-        y->dims[rank++] = b->dims[b->rank - 1];
+        y->dims[rank++] = b->dims[b->rank - (onnx_int(n, "transB", 0) ? 2 : 1)];
     y->rank = rank;
     y->type = type ? type : a->type;
 }
@@ -148,28 +145,35 @@ static void infer_recurrent(onnx *o, const onnx_node *n)
 
 bool onnx_infer_layer(onnx *o, const onnx_node *n)
 {
-    static const char *const pools[] = {"MaxPool", "AveragePool", "LpPool", NULL};
+    static const char *const convolutions[] = {"Conv", "ConvInteger", "FusedConv", "DeformConv", NULL};
+    static const char *const pools[] = {"MaxPool", "AveragePool", "LpPool", "QLinearAveragePool", NULL};
     static const char *const globals[] = {"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", NULL};
     static const char *const recurrent[] = {"LSTM", "GRU", "RNN", NULL};
-    if (format_text_is(n->type, "Conv") || format_text_is(n->type, "ConvInteger"))
+    static const char *const products[] = {"MatMul", "FusedMatMul", "TransposeMatMul",
+                                           "DynamicQuantizeMatMul", NULL};
+    if (onnx_is_one_of(n->type, convolutions))
         infer_conv(o, n, 1, false);
     else if (format_text_is(n->type, "QLinearConv"))
         infer_conv(o, n, 3, false);
     else if (format_text_is(n->type, "ConvTranspose"))
         infer_conv(o, n, 1, true);
-    else if (starts_or_is(n->type, pools))
+    else if (onnx_is_one_of(n->type, pools))
         infer_pool(o, n, false);
-    else if (starts_or_is(n->type, globals))
+    else if (onnx_is_one_of(n->type, globals))
         infer_pool(o, n, true);
-    else if (format_text_is(n->type, "Gemm"))
-        infer_gemm(o, n);
-    else if (format_text_is(n->type, "MatMul"))
+    else if (format_text_is(n->type, "Gemm") || format_text_is(n->type, "FusedGemm"))
+        infer_gemm(o, n, 1, 0);
+    else if (format_text_is(n->type, "QGemm")) /* without a scale of the result it is not quantized */
+        infer_gemm(o, n, 3, onnx_in(o, n, 7) ? 0 : ONNX_FLOAT);
+    else if (onnx_is_one_of(n->type, products))
         infer_matmul(o, n, 1, 0);
+    else if (format_text_is(n->type, "MatMulIntegerToFloat"))
+        infer_matmul(o, n, 1, ONNX_FLOAT);
     else if (format_text_is(n->type, "MatMulInteger"))
         infer_matmul(o, n, 1, ONNX_INT32);
     else if (format_text_is(n->type, "QLinearMatMul"))
         infer_matmul(o, n, 3, 0);
-    else if (starts_or_is(n->type, recurrent))
+    else if (onnx_is_one_of(n->type, recurrent))
         infer_recurrent(o, n);
     else
         return false;

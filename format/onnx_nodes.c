@@ -146,6 +146,27 @@ static void node_if(onnx_reader *r, onnx_scope *s, const onnx_node *n, bodies *b
     }
 }
 
+/* A state of a Loop that becomes larger from run to run: what the file tells is its first run. The user may say how large it becomes. */
+static void loop_state(onnx_reader *r, const onnx_node *n, uint32_t subgraph, uint32_t i,
+                       const onnx_value *before, const onnx_value *after)
+{
+    const format_subgraph *graph = &r->o.model->subgraphs[subgraph];
+    const int32_t tensor = i < graph->input_count ? r->o.model->links[graph->input_first + i] : -1;
+    if (tensor < 0 || before->rank < 0 || after->rank < 0)
+        return;
+    const format_text name = r->o.model->tensors[tensor].name;
+    bool same = before->rank == after->rank, told = false;
+    for (int k = 0; k < before->rank; k++) {
+        same = same && before->dims[k] == after->dims[k];
+        told = told || format_dims_exact(r->o.dims, name, (uint32_t)k, false) >= 0;
+    }
+    char by[128];
+    snprintf(by, sizeof by, " (a state of %.*s whose shape changes from run to run: --dim NAME:AXIS=N)",
+             n->type.length < 40 ? (int)n->type.length : 40, n->type.bytes);
+    if (!same && !told)
+        onnx_list_name(r->unknown, sizeof r->unknown, &r->unknown_count, name, by);
+}
+
 static void node_loop(onnx_reader *r, onnx_scope *s, const onnx_node *n, bodies *b)
 {
     onnx_value given[ONNX_PORTS] = {{.rank = 0, .type = ONNX_INT64}, {.rank = 0, .type = ONNX_BOOL}};
@@ -164,6 +185,8 @@ static void node_loop(onnx_reader *r, onnx_scope *s, const onnx_node *n, bodies 
     for (uint32_t i = 0; i < n->output_count; i++) {
         const onnx_value *from = body_output(r, id, i + 1);
         onnx_value *y = onnx_out(&r->o, n, i);
+        if (from && i < carried)
+            loop_state(r, n, id, i + 2, &given[i + 2], from);
         if (!from || !y || from->rank < 0 || (i >= carried && (count < 0 || from->rank == ONNX_RANK)))
             continue;
         y->type = from->type;
@@ -296,7 +319,7 @@ static void shape_from_user(onnx_reader *r, format_text name, onnx_value *y)
 {
     int rank = 0;
     for (; rank < ONNX_RANK; rank++) {
-        y->dims[rank] = format_dims_exact(r->o.dims, name, (uint32_t)rank);
+        y->dims[rank] = format_dims_exact(r->o.dims, name, (uint32_t)rank, false);
         if (y->dims[rank] < 0)
             break;
     }
@@ -320,7 +343,7 @@ static void node_settle(onnx_reader *r, onnx_scope *s, const onnx_node *n)
         int open_axis = -1;
         for (int k = 0; k < y->rank; k++)
             if (y->dims[k] < 0 || y->dims[k] > ONNX_LARGEST_DIM) {
-                y->dims[k] = format_dims_exact(r->o.dims, name, (uint32_t)k);
+                y->dims[k] = format_dims_exact(r->o.dims, name, (uint32_t)k, is_word(n->type, by_data));
                 open_axis = y->dims[k] < 0 && open_axis < 0 ? k : open_axis;
             }
         if (open_axis >= 0)
@@ -389,11 +412,13 @@ void onnx_node_read(onnx_reader *r, onnx_scope *s, wire message)
                 onnx_tensor_read(r, tensor, &like, NULL);
                 y->type = like.type;
             }
-            onnx_infer(&r->o, n);
+            if (!node_is_foreign(n)) /* a name alone says nothing there */
+                onnx_infer(&r->o, n);
             if (filled)
                 fill_numbers(y, like.small);
             free(like.small);
-            onnx_fold(&r->o, n);
+            if (!node_is_foreign(n))
+                onnx_fold(&r->o, n);
         }
     }
     for (uint32_t i = 0; i < n->output_count; i++)

@@ -4,7 +4,7 @@
 
 #include "format/onnx_graph.h"
 
-static bool is_one_of(format_text type, const char *const *names)
+bool onnx_is_one_of(format_text type, const char *const *names)
 {
     for (; *names; names++)
         if (format_text_is(type, *names))
@@ -12,7 +12,7 @@ static bool is_one_of(format_text type, const char *const *names)
     return false;
 }
 
-static void take_shape(onnx_value *y, const onnx_value *x, int type)
+void onnx_take_shape(onnx_value *y, const onnx_value *x, int type)
 {
     if (!y || !x || x->rank < 0)
         return;
@@ -21,15 +21,13 @@ static void take_shape(onnx_value *y, const onnx_value *x, int type)
     y->type = type ? type : x->type;
 }
 
-/* The axis counted from the front, or -1. */
-static int axis_of(int64_t axis, int rank)
+int onnx_axis(int64_t axis, int rank)
 {
     axis = axis < 0 ? axis + rank : axis;
     return axis < 0 || axis >= rank ? -1 : (int)axis;
 }
 
-/* Numbers from an input, or from an attribute in older operator sets; -1: not known, -2: neither is there. */
-static int numbers(onnx *o, const onnx_node *n, uint32_t input, const char *attribute, int64_t *list)
+int onnx_numbers(onnx *o, const onnx_node *n, uint32_t input, const char *attribute, int64_t *list)
 {
     const onnx_value *value = onnx_in(o, n, input);
     if (value) {
@@ -42,33 +40,41 @@ static int numbers(onnx *o, const onnx_node *n, uint32_t input, const char *attr
     return count < 0 ? -2 : count;
 }
 
-static void infer_broadcast(onnx *o, const onnx_node *n, uint32_t first, int type)
+/* Axes of 1 are stretched; false: they do not meet. */
+static bool broadcast(onnx_value *result, const onnx_value *x)
 {
-    onnx_value *y = onnx_out(o, n, 0);
+    const int rank = result->rank > x->rank ? result->rank : x->rank;
+    onnx_value wider = {.rank = rank};
+    for (int i = 0; i < rank; i++) {
+        const int a = i - (rank - result->rank), b = i - (rank - x->rank);
+        const int64_t da = a >= 0 ? result->dims[a] : 1, db = b >= 0 ? x->dims[b] : 1;
+        if (da != db && da != 1 && db != 1)
+            return false;
+        wider.dims[i] = da == 1 ? db : da;
+    }
+    *result = wider;
+    return true;
+}
+
+/* Of every `step`th input; the type is that of the `first`, unless it is said. */
+static void infer_broadcast(onnx *o, const onnx_node *n, uint32_t first, uint32_t step, int type)
+{
     onnx_value result = {.rank = 0};
-    for (uint32_t k = 0; k < n->input_count; k++) {
+    uint32_t parts = 0;
+    for (uint32_t k = 0; k < n->input_count && (step == 1 || parts < 2); k += step, parts++) {
         const onnx_value *x = onnx_in(o, n, k);
-        if (!x || x->rank < 0)
+        if (!x || x->rank < 0 || !broadcast(&result, x))
             return;
-        int rank = result.rank > x->rank ? result.rank : x->rank;
-        onnx_value wider = {.rank = rank};
-        for (int i = 0; i < rank; i++) {
-            int a = i - (rank - result.rank), b = i - (rank - x->rank);
-            int64_t da = a >= 0 ? result.dims[a] : 1, db = b >= 0 ? x->dims[b] : 1;
-            wider.dims[i] = da == 1 ? db : da;
-        }
-        result = wider;
     }
     const onnx_value *typed = onnx_in(o, n, first);
-    if (y)
-        take_shape(y, &result, type ? type : typed ? typed->type : 0);
+    onnx_take_shape(onnx_out(o, n, 0), &result, type ? type : typed ? typed->type : 0);
 }
 
 static void infer_reshape(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     int64_t shape[ONNX_SMALL];
-    int count = numbers(o, n, 1, "shape", shape), open = -1;
+    int count = onnx_numbers(o, n, 1, "shape", shape), open = -1;
     if (!x || !y || x->rank < 0 || count < 0 || count > ONNX_RANK)
         return;
     uint64_t known = 1, all = onnx_elements(x);
@@ -91,13 +97,13 @@ static void infer_squeeze(onnx *o, const onnx_node *n, bool adds)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     int64_t axes[ONNX_SMALL];
-    int count = numbers(o, n, 1, "axes", axes);
+    int count = onnx_numbers(o, n, 1, "axes", axes);
     bool marked[ONNX_RANK] = {0};
     if (!x || !y || x->rank < 0 || count == -1 || (adds && (count < 0 || x->rank + count > ONNX_RANK)))
         return;
     int rank = adds ? x->rank + count : x->rank, to = 0, from = 0;
     for (int i = 0; i < count; i++) {
-        int axis = axis_of(axes[i], rank);
+        int axis = onnx_axis(axes[i], rank);
         if (axis < 0)
             return;
         marked[axis] = true;
@@ -121,7 +127,7 @@ static void infer_transpose(onnx *o, const onnx_node *n)
     if (!x || !y || x->rank < 0 || (count >= 0 && count != x->rank))
         return;
     for (int i = 0; i < x->rank; i++) {
-        int from = count < 0 ? x->rank - 1 - i : axis_of(order[i], x->rank);
+        int from = count < 0 ? x->rank - 1 - i : onnx_axis(order[i], x->rank);
         if (from < 0)
             return;
         y->dims[i] = x->dims[from];
@@ -133,7 +139,7 @@ static void infer_transpose(onnx *o, const onnx_node *n)
 static void infer_concat(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
-    int axis = x ? axis_of(onnx_int(n, "axis", 0), x->rank) : -1;
+    int axis = x ? onnx_axis(onnx_int(n, "axis", 0), x->rank) : -1;
     int64_t sum = 0;
     if (axis < 0 || !y)
         return;
@@ -143,7 +149,7 @@ static void infer_concat(onnx *o, const onnx_node *n)
             return;
         sum += part->dims[axis];
     }
-    take_shape(y, x, 0);
+    onnx_take_shape(y, x, 0);
     y->dims[axis] = sum;
 }
 
@@ -156,14 +162,14 @@ static void infer_slice(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     int64_t starts[ONNX_SMALL], ends[ONNX_SMALL], axes[ONNX_SMALL], steps[ONNX_SMALL];
-    int count = numbers(o, n, 1, "starts", starts), ending = numbers(o, n, 2, "ends", ends);
-    int axis_count = numbers(o, n, 3, "axes", axes), step_count = numbers(o, n, 4, NULL, steps);
+    int count = onnx_numbers(o, n, 1, "starts", starts), ending = onnx_numbers(o, n, 2, "ends", ends);
+    int axis_count = onnx_numbers(o, n, 3, "axes", axes), step_count = onnx_numbers(o, n, 4, NULL, steps);
     if (!x || !y || x->rank < 0 || count < 0 || ending != count || axis_count == -1 || step_count == -1 ||
         (axis_count >= 0 && axis_count != count))
         return;
     onnx_value result = *x;
     for (int i = 0; i < count; i++) {
-        int axis = axis_of(axis_count < 0 ? i : axes[i], x->rank);
+        int axis = onnx_axis(axis_count < 0 ? i : axes[i], x->rank);
         int64_t step = step_count > i ? steps[i] : 1;
         if (axis < 0 || step == 0 || step == INT64_MIN)
             return;
@@ -175,14 +181,15 @@ static void infer_slice(onnx *o, const onnx_node *n)
         int64_t span = step > 0 ? to - from : from - to, stride = step > 0 ? step : -step;
         result.dims[axis] = span <= 0 ? 0 : (span - 1) / stride + 1;
     }
-    take_shape(y, &result, 0);
+    onnx_take_shape(y, &result, 0);
 }
 
 static void infer_split(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0);
     int64_t sizes[ONNX_SMALL];
-    int count = numbers(o, n, 1, "split", sizes), axis = x ? axis_of(onnx_int(n, "axis", 0), x->rank) : -1;
+    int count = onnx_numbers(o, n, 1, "split", sizes),
+        axis = x ? onnx_axis(onnx_int(n, "axis", 0), x->rank) : -1;
     if (axis < 0 || count == -1)
         return;
     int64_t each = (x->dims[axis] + n->output_count - 1) / (n->output_count ? n->output_count : 1);
@@ -191,7 +198,7 @@ static void infer_split(onnx *o, const onnx_node *n)
         int64_t left = x->dims[axis] - (int64_t)k * each;
         if (count >= 0 && (int)k >= count)
             return;
-        take_shape(y, x, 0);
+        onnx_take_shape(y, x, 0);
         if (y)
             y->dims[axis] = count >= 0 ? sizes[k] : left < each ? left : each;
     }
@@ -200,7 +207,7 @@ static void infer_split(onnx *o, const onnx_node *n)
 static void infer_gather(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *at = onnx_in(o, n, 1), *y = onnx_out(o, n, 0);
-    int axis = x ? axis_of(onnx_int(n, "axis", 0), x->rank) : -1, rank = 0;
+    int axis = x ? onnx_axis(onnx_int(n, "axis", 0), x->rank) : -1, rank = 0;
     if (axis < 0 || !at || !y || at->rank < 0 || x->rank - 1 + at->rank > ONNX_RANK)
         return;
     for (int i = 0; i < x->rank; i++) {
@@ -234,7 +241,7 @@ static void infer_expand(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     int64_t shape[ONNX_SMALL];
-    int count = numbers(o, n, 1, NULL, shape);
+    int count = onnx_numbers(o, n, 1, NULL, shape);
     if (!x || !y || x->rank < 0 || count < 0 || count > ONNX_RANK)
         return;
     int rank = count > x->rank ? count : x->rank;
@@ -251,9 +258,9 @@ static void infer_tile(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     int64_t times[ONNX_SMALL];
-    if (!x || !y || numbers(o, n, 1, NULL, times) != x->rank)
+    if (!x || !y || onnx_numbers(o, n, 1, NULL, times) != x->rank)
         return;
-    take_shape(y, x, 0);
+    onnx_take_shape(y, x, 0);
     for (int i = 0; i < x->rank; i++)
         if (__builtin_mul_overflow(x->dims[i], times[i], &y->dims[i]) || y->dims[i] < 0)
             y->rank = -1;
@@ -263,14 +270,14 @@ static void infer_pad(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     int64_t pads[ONNX_SMALL], axes[ONNX_SMALL];
-    int count = numbers(o, n, 1, "pads", pads), axis_count = numbers(o, n, 3, NULL, axes);
+    int count = onnx_numbers(o, n, 1, "pads", pads), axis_count = onnx_numbers(o, n, 3, NULL, axes);
     int pairs = count / 2;
     if (!x || !y || x->rank < 0 || count < 0 || axis_count == -1 ||
         pairs != (axis_count < 0 ? x->rank : axis_count))
         return;
-    take_shape(y, x, 0);
+    onnx_take_shape(y, x, 0);
     for (int i = 0; i < pairs; i++) {
-        int axis = axis_of(axis_count < 0 ? i : axes[i], x->rank);
+        int axis = onnx_axis(axis_count < 0 ? i : axes[i], x->rank);
         if (axis < 0) {
             y->rank = -1;
             return;
@@ -280,20 +287,62 @@ static void infer_pad(onnx *o, const onnx_node *n)
     }
 }
 
+/* The sizes or, if they are factors, by how much all axes grow that `axes` names; false: not known. */
+static bool resize_wishes(onnx *o, const onnx_node *n, int rank, double *wishes, bool *are_sizes)
+{
+    const onnx_value *scales = onnx_in(o, n, n->input_count > 2 ? 2 : 1), *sizes = onnx_in(o, n, 3);
+    int64_t axes[ONNX_SMALL];
+    double given[ONNX_SMALL];
+    const int some = onnx_ints(n, "axes", axes), count = some < 0 ? rank : some;
+    *are_sizes = sizes && sizes->small && (int)sizes->small->count == count;
+    for (int i = 0; *are_sizes && i < count; i++)
+        given[i] = (double)sizes->small->whole[i];
+    if (!*are_sizes && scales && scales->small && (int)scales->small->count == count)
+        memcpy(given, scales->small->real, (size_t)count * sizeof *given);
+    else if (!*are_sizes && onnx_reals(n, "scales", given) != count) /* up to operator set 8 */
+        return false;
+    for (int i = 0; i < rank; i++)
+        wishes[i] = *are_sizes ? -1 : 1;
+    for (int i = 0; i < count; i++) {
+        const int axis = onnx_axis(some < 0 ? i : axes[i], rank);
+        if (axis < 0)
+            return false;
+        wishes[axis] = given[i];
+    }
+    return true;
+}
+
+/* Sizes that keep the picture's form are limits, the smallest or the largest factor counts for all axes. */
+static void resize_keep_form(const onnx_node *n, const onnx_value *x, double *wishes, bool *are_sizes)
+{
+    const format_text policy = onnx_words(n, "keep_aspect_ratio_policy");
+    const bool larger = format_text_is(policy, "not_smaller");
+    double factor = -1;
+    if (!*are_sizes || !(larger || format_text_is(policy, "not_larger")))
+        return;
+    for (int i = 0; i < x->rank; i++)
+        if (wishes[i] >= 0 && x->dims[i] > 0) {
+            const double own = wishes[i] / (double)x->dims[i];
+            factor = factor < 0 || (larger ? own > factor : own < factor) ? own : factor;
+        }
+    for (int i = 0; i < x->rank; i++)
+        wishes[i] = wishes[i] >= 0 ? floor(factor * (double)x->dims[i] + 0.5) : -1;
+}
+
 static void infer_resize(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
-    const onnx_value *scales = onnx_in(o, n, n->input_count > 2 ? 2 : 1), *sizes = onnx_in(o, n, 3);
-    if (!x || !y || x->rank < 0)
+    double wishes[ONNX_RANK];
+    bool are_sizes;
+    if (!x || !y || x->rank < 0 || !resize_wishes(o, n, x->rank, wishes, &are_sizes))
         return;
-    bool by_size = sizes && sizes->small && (int)sizes->small->count == x->rank;
-    if (!by_size && !(scales && scales->small && (int)scales->small->count == x->rank))
-        return;
-    take_shape(y, x, 0);
+    resize_keep_form(n, x, wishes, &are_sizes);
+    onnx_take_shape(y, x, 0);
     for (int i = 0; i < x->rank; i++) {
-        double scaled =
-            by_size ? (double)sizes->small->whole[i] : floor((double)x->dims[i] * scales->small->real[i]);
-        y->dims[i] = scaled >= 0 && scaled < 2147483648.0 ? (int64_t)scaled : -1;
+        const double size = !are_sizes      ? floor((double)x->dims[i] * wishes[i])
+                            : wishes[i] < 0 ? (double)x->dims[i]
+                                            : wishes[i];
+        y->dims[i] = size >= 0 && size < 2147483648.0 ? (int64_t)size : -1;
     }
 }
 
@@ -302,7 +351,7 @@ static void infer_reduce(onnx *o, const onnx_node *n, int type)
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     int64_t axes[ONNX_SMALL];
     bool arg = type != 0, gone[ONNX_RANK] = {0};
-    int count = arg ? 1 : numbers(o, n, 1, "axes", axes), rank = 0;
+    int count = arg ? 1 : onnx_numbers(o, n, 1, "axes", axes), rank = 0;
     bool keep = onnx_int(n, "keepdims", 1) != 0;
     if (arg)
         axes[0] = onnx_int(n, "axis", 0);
@@ -310,7 +359,7 @@ static void infer_reduce(onnx *o, const onnx_node *n, int type)
         return;
     bool all = count <= 0 && !onnx_int(n, "noop_with_empty_axes", 0);
     for (int i = 0; i < count; i++) {
-        int axis = axis_of(axes[i], x->rank);
+        int axis = onnx_axis(axes[i], x->rank);
         if (axis < 0)
             return;
         gone[axis] = true;
@@ -329,12 +378,12 @@ static void infer_topk(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0);
     int64_t k[ONNX_SMALL];
-    int axis = x ? axis_of(onnx_int(n, "axis", -1), x->rank) : -1;
-    if (axis < 0 || numbers(o, n, 1, NULL, k) != 1)
-        return;
-    for (uint32_t i = 0; i < n->output_count; i++) {
+    int axis = x ? onnx_axis(onnx_int(n, "axis", -1), x->rank) : -1;
+    if (onnx_in(o, n, 1) ? onnx_numbers(o, n, 1, NULL, k) != 1 : (k[0] = onnx_int(n, "k", -1)) < 0)
+        return; /* up to operator set 9 an attribute */
+    for (uint32_t i = 0; i < n->output_count && axis >= 0; i++) {
         onnx_value *y = onnx_out(o, n, i);
-        take_shape(y, x, i ? ONNX_INT64 : 0);
+        onnx_take_shape(y, x, i ? ONNX_INT64 : 0);
         if (y)
             y->dims[axis] = k[0];
     }
@@ -346,7 +395,7 @@ static void infer_blocks(onnx *o, const onnx_node *n, bool to_space)
     int64_t block = onnx_int(n, "blocksize", 0);
     if (!x || !y || x->rank != 4 || block < 1 || block > 1 << 15)
         return;
-    take_shape(y, x, 0);
+    onnx_take_shape(y, x, 0);
     y->dims[1] = to_space ? x->dims[1] / (block * block) : x->dims[1] * block * block;
     for (int i = 2; i < 4; i++)
         y->dims[i] = to_space ? x->dims[i] * block : x->dims[i] / block;
@@ -372,7 +421,7 @@ static void infer_filled(onnx *o, const onnx_node *n)
 {
     onnx_value *y = onnx_out(o, n, 0);
     int64_t shape[ONNX_SMALL];
-    int count = numbers(o, n, 0, NULL, shape);
+    int count = onnx_numbers(o, n, 0, NULL, shape);
     if (!y || count < 0 || count > ONNX_RANK)
         return;
     memcpy(y->dims, shape, sizeof y->dims);
@@ -444,6 +493,10 @@ static bool infer_alike(onnx *o, const onnx_node *n)
                                         "Atan",
                                         "Sinh",
                                         "Cosh",
+                                        "Asinh",
+                                        "Acosh",
+                                        "Atanh",
+                                        "BitwiseNot",
                                         "Not",
                                         "Gelu",
                                         "FastGelu",
@@ -457,26 +510,24 @@ static bool infer_alike(onnx *o, const onnx_node *n)
                                         "ScatterElements",
                                         "Scatter",
                                         "SimplifiedLayerNormalization",
-                                        "RandomNormalLike",
-                                        "RandomUniformLike",
                                         "ReverseSequence",
                                         "Shrink",
                                         NULL};
     static const char *const told[] = {"IsNaN", "IsInf", NULL};
-    if (is_one_of(n->type, alike))
-        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), 0);
-    else if (is_one_of(n->type, told))
-        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), ONNX_BOOL);
+    if (onnx_is_one_of(n->type, alike))
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), 0);
+    else if (onnx_is_one_of(n->type, told))
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), ONNX_BOOL);
     else if (format_text_is(n->type, "GatherElements")) {
         onnx_value *x = onnx_in(o, n, 0);
-        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 1), x ? x->type : 0);
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 1), x ? x->type : 0);
     } else if (format_text_is(n->type, "Cast"))
-        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), (int)clamp(onnx_int(n, "to", 0), 0, 100));
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), (int)clamp(onnx_int(n, "to", 0), 0, 100));
     else if (format_text_is(n->type, "DequantizeLinear"))
-        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), ONNX_FLOAT);
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), ONNX_FLOAT);
     else if (format_text_is(n->type, "QuantizeLinear") || format_text_is(n->type, "DynamicQuantizeLinear")) {
         onnx_value *zero = n->input_count > 2 ? onnx_in(o, n, 2) : NULL;
-        take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), zero && zero->type ? zero->type : ONNX_UINT8);
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), zero && zero->type ? zero->type : ONNX_UINT8);
         for (uint32_t i = 1; i < n->output_count; i++)
             if (onnx_out(o, n, i))
                 *onnx_out(o, n, i) = (onnx_value){.rank = 0, .type = i == 1 ? ONNX_FLOAT : ONNX_UINT8};
@@ -487,29 +538,40 @@ static bool infer_alike(onnx *o, const onnx_node *n)
 
 static bool infer_elementwise(onnx *o, const onnx_node *n)
 {
-    static const char *const arithmetic[] = {"Add", "Sub",   "Mul",      "Div",        "Pow",       "Mod",
-                                             "Max", "Min",   "Mean",     "Sum",        "And",       "Or",
-                                             "Xor", "PRelu", "BitShift", "BitwiseAnd", "BitwiseOr", NULL};
+    static const char *const arithmetic[] = {
+        "Add", "Sub", "Mul", "Div",   "Pow",      "Mod",        "Max",       "Min",        "Mean", "Sum",
+        "And", "Or",  "Xor", "PRelu", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", NULL};
     static const char *const compare[] = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", NULL};
-    if (is_one_of(n->type, arithmetic))
-        infer_broadcast(o, n, 0, 0);
-    else if (is_one_of(n->type, compare))
-        infer_broadcast(o, n, 0, ONNX_BOOL);
+    if (onnx_is_one_of(n->type, arithmetic))
+        infer_broadcast(o, n, 0, 1, 0);
+    else if (onnx_is_one_of(n->type, compare))
+        infer_broadcast(o, n, 0, 1, ONNX_BOOL);
+    else if (format_text_is(n->type, "QLinearAdd") || format_text_is(n->type, "QLinearMul"))
+        infer_broadcast(o, n, 0, 3, 0); /* each with its scale and its zero */
     else if (format_text_is(n->type, "Where"))
-        infer_broadcast(o, n, 1, 0);
+        infer_broadcast(o, n, 1, 1, 0);
     else
         return false;
     return true;
 }
 
-/* How many there are depends on data: that axis stays open (-1), for the user to set. */
+/* -1: not known. */
+static int64_t count_nonzero(const onnx_value *x)
+{
+    int64_t count = x->small ? 0 : -1;
+    for (uint32_t i = 0; x->small && i < x->small->count; i++)
+        count += x->small->real[i] != 0;
+    return count;
+}
+
+/* How many there are depends on data, if that is not known: that axis stays open (-1), for the user to set. */
 static bool infer_by_data(onnx *o, const onnx_node *n)
 {
     onnx_value *x = onnx_in(o, n, 0), *y = onnx_out(o, n, 0);
     if (!y)
         return false;
     if (format_text_is(n->type, "NonZero") && x && x->rank >= 0)
-        *y = (onnx_value){.rank = 2, .type = ONNX_INT64, .dims = {x->rank ? x->rank : 1, -1}};
+        *y = (onnx_value){.rank = 2, .type = ONNX_INT64, .dims = {x->rank ? x->rank : 1, count_nonzero(x)}};
     else if (format_text_is(n->type, "NonMaxSuppression"))
         *y = (onnx_value){.rank = 2, .type = ONNX_INT64, .dims = {-1, 3}};
     else if ((format_text_is(n->type, "Compress") || format_text_is(n->type, "Unique")) && x &&
@@ -556,8 +618,9 @@ static bool infer_moved(onnx *o, const onnx_node *n)
 
 void onnx_infer(onnx *o, const onnx_node *n)
 {
-    if (infer_alike(o, n) || infer_elementwise(o, n) || infer_moved(o, n) || onnx_infer_layer(o, n) ||
-        infer_by_data(o, n) || onnx_infer_einsum(o, n))
+    const bool rare = onnx_infer_rare(o, n); /* perhaps for further outputs alone */
+    if (infer_alike(o, n) || rare || infer_elementwise(o, n) || infer_moved(o, n) || onnx_infer_layer(o, n) ||
+        infer_by_data(o, n) || onnx_infer_einsum(o, n) || onnx_infer_contrib(o, n))
         return;
     if (format_text_is(n->type, "Squeeze") || format_text_is(n->type, "Unsqueeze"))
         infer_squeeze(o, n, n->type.bytes[0] == 'U');

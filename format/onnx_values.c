@@ -35,6 +35,11 @@ onnx_small *onnx_make_small(onnx_value *value, uint32_t count)
     return value->small;
 }
 
+int64_t onnx_whole(double real)
+{
+    return real >= -9.2e18 && real <= 9.2e18 ? (int64_t)real : real > 0 ? INT64_MAX : INT64_MIN;
+}
+
 uint64_t onnx_elements(const onnx_value *value)
 {
     uint64_t elements = 1;
@@ -122,6 +127,32 @@ int onnx_ints(const onnx_node *n, const char *name, int64_t *list)
             list[count++] = attribute_clamp(field.value);
         while (field.is_bytes && count < ONNX_SMALL && wire_number(&field.inside, &value))
             list[count++] = attribute_clamp(value);
+    }
+    return count;
+}
+
+int onnx_reals(const onnx_node *n, const char *name, double *list)
+{
+    wire attribute;
+    wire_field field;
+    int count = 0;
+    if (!onnx_attribute(n, name, &attribute))
+        return -1;
+    while (wire_next(&attribute, &field)) {
+        if (field.number != ATTRIBUTE_FLOATS)
+            continue;
+        wire all = field.inside;
+        while (count < ONNX_SMALL && (!field.is_bytes || all.end - all.at >= 4)) {
+            uint32_t bits = (uint32_t)field.value;
+            if (field.is_bytes)
+                for (unsigned i = bits = 0; i < 4; i++)
+                    bits |= (uint32_t)all.data[all.at++] << (8 * i);
+            float real;
+            memcpy(&real, &bits, sizeof real);
+            list[count++] = (double)real;
+            if (!field.is_bytes)
+                break;
+        }
     }
     return count;
 }
@@ -257,6 +288,8 @@ static void tensor_numbers(wire message, onnx_value *value)
                 s->whole[at] = value->type == ONNX_INT32 ? (int32_t)(uint32_t)number : (int64_t)number;
                 s->real[at] = (double)s->whole[at];
             }
+            if (value->type == ONNX_FLOAT || value->type == ONNX_DOUBLE)
+                s->whole[at] = onnx_whole(s->real[at]);
             at++;
             if (!field.is_bytes)
                 break;

@@ -1,7 +1,7 @@
 """Small ONNX models, written byte by byte: no library that reads or writes protobuf is asked."""
 import struct
 
-FLOAT, INT64, BOOL = 1, 7, 9
+FLOAT, UINT8, INT32, INT64, BOOL = 1, 2, 6, 7, 9
 
 
 def varint(n):
@@ -45,6 +45,8 @@ def attribute(name, value):
         return out + number(3, value) + number(20, 2)
     if isinstance(value, str):
         return out + data(4, value) + number(20, 3)
+    if isinstance(value, list) and value and isinstance(value[0], float):
+        return out + data(7, struct.pack(f"<{len(value)}f", *value)) + number(20, 6)
     if isinstance(value, list):
         return out + b"".join(number(8, v) for v in value) + number(20, 7)
     kind, message = value
@@ -73,6 +75,6 @@ def graph(nodes, inputs, outputs, initializers=(), infos=()):
             + b"".join(data(13, value_info(*v)) for v in infos))
 
 
-def model(*parts, functions=(), **more):
-    return (number(1, 8) + data(2, "a test") + data(7, graph(*parts, **more)) + data(8, number(2, 13))
+def model(*parts, functions=(), opset=13, **more):
+    return (number(1, 8) + data(2, "a test") + data(7, graph(*parts, **more)) + data(8, number(2, opset))
             + b"".join(data(25, f) for f in functions))
