@@ -3,9 +3,6 @@
 
 #include <stdlib.h>
 
-#include "berth/pool.h"
-#include "berth/source.h"
-
 #define KIB UINT64_C(1024)
 #define MIB (1024 * KIB)
 
@@ -307,45 +304,6 @@ bool caches_pytorch(const format_history *h, uint16_t device, bool expandable, c
     free(m.pieces);
     free(m.shelves);
     return done;
-}
-
-/* ---- Berth's pool ------------------------------------------------------------------------------------ */
-
-static berth_status pool_step(berth_allocator *pool, const format_history *h, uint32_t event, void **places)
-{
-    uint32_t block = h->events[event] / 2;
-    if (h->events[event] % 2 == 0)
-        return berth_allocate(pool, (size_t)h->blocks[block].size_bytes, BERTH_ALIGNMENT, NULL,
-                              &places[block]);
-    void *place = places[block];
-    places[block] = NULL;
-    return berth_deallocate(pool, place, 0, NULL);
-}
-
-berth_status caches_pool(const format_history *h, uint16_t device, caches_figures *out)
-{
-    berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
-    berth_allocator *pool = NULL, *ground = NULL;
-    berth_stats stats = BERTH_STATS_INIT;
-    void **places = calloc((size_t)h->block_count + 1, sizeof *places);
-    berth_status status = places ? berth_dry_run_allocator_create(0, &ground) : BERTH_OUT_OF_HOST_MEMORY;
-    options.upstream = ground;
-    options.decay_ns = 0; /* time does not pass here */
-    if (!status)
-        status = berth_pool_create(&options, &pool);
-    for (uint32_t e = 0; !status && e < h->event_count; e++)
-        if (h->blocks[h->events[e] / 2].device == device)
-            status = pool_step(pool, h, e, places);
-    if (!status)
-        status = berth_stats_get(pool, &stats);
-    *out = (caches_figures){stats.max_bytes_reserved, stats.max_bytes_in_use, 0};
-    for (uint32_t i = 0; places && pool && i < h->block_count; i++)
-        if (places[i])
-            (void)berth_deallocate(pool, places[i], 0, NULL);
-    berth_allocator_release(pool);
-    berth_allocator_release(ground);
-    free(places);
-    return status;
 }
 
 /* ---- The recording ------------------------------------------------------------------------------------ */

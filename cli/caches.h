@@ -24,6 +24,8 @@ bool caches_pytorch(const format_history *h, uint16_t device, bool expandable, c
 /* Berth's pool with its default settings over a dry run (berth_dry_run_allocator_create): the same code as in programs, without
  * streams. BERTH_OK, or what the pool refused. */
 berth_status caches_pool(const format_history *h, uint16_t device, caches_figures *out);
+/* The same where address space can be reserved, as on the CPU: one range that grows and gives back in place. */
+berth_status caches_pool_in_place(const format_history *h, uint16_t device, caches_figures *out);
 
 /* What the recording itself says was taken from the device at most, and in how many segments; 0: it does not say. */
 caches_figures caches_recorded(const format_history *h, uint16_t device);

@@ -137,11 +137,14 @@ static bool add_caches(what_if *w)
             w->model_error = (double)figures.reserved_bytes / (double)recorded.reserved_bytes - 1;
         }
     }
-    berth_status status = caches_pool(&w->a.h, w->a.device, &figures);
-    if (!status)
-        policy_add_cache(w, "Berth's pool", "run without memory", figures.reserved_bytes);
-    else
-        fprintf(stderr, "berth what-if: Berth's pool is left out: %s\n", berth_last_error()->message);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        const char *name = in_place ? "Berth's pool, growing in place" : "Berth's pool";
+        berth_status status = (in_place ? caches_pool_in_place : caches_pool)(&w->a.h, w->a.device, &figures);
+        if (!status)
+            policy_add_cache(w, name, "run without memory", figures.reserved_bytes);
+        else
+            fprintf(stderr, "berth what-if: %s is left out: %s\n", name, berth_last_error()->message);
+    }
     return true;
 }
 
