@@ -74,10 +74,6 @@ int asking_begin(asking *a)
     if (code != CLI_OK)
         return code;
     code = asking_choose(a);
-    if (code == CLI_OK && a->h.is_simplified)
-        fprintf(stderr,
-                "berth %s: %s: gaps, aliases and fixed offsets do not count here: lives and sizes alone do\n",
-                a->verb, a->input);
     bool has_answer = a->h.block_count || (a->about_refusals && refuses(&a->h, a->device, NULL));
     if (code == CLI_OK && !has_answer) {
         fprintf(stderr, "berth %s: %s has no block that was ever alive\n", a->verb, a->input);

@@ -13,7 +13,9 @@
 
 /* Above what user programs get, below the bits of pointer tags: nobody has these addresses, and touching one faults. */
 #define PAPER_BASE (UINT64_C(1) << 48)
-#define PAPER_BYTES (UINT64_C(1) << 54)
+/* A pool keeps a byte for every 4 MiB of its address space. */
+#define PAPER_LEAST (UINT64_C(1) << 36)
+#define PAPER_MOST (UINT64_C(1) << 46)
 
 static berth_status paper_count(void *self, int32_t *count)
 {
@@ -151,8 +153,13 @@ berth_status caches_pool(const format_history *h, uint16_t device, caches_figure
 berth_status caches_pool_in_place(const format_history *h, uint16_t device, caches_figures *out)
 {
     berth_pool_options options = BERTH_POOL_OPTIONS_INIT;
+    const uint64_t peak = format_history_peak(h, device).bytes;
+    if (peak > PAPER_MOST / 16)
+        return berth_fail(BERTH_UNSUPPORTED, "no machine has as much");
     berth_status status = paper_register(&options.device.kind);
-    options.reserve_bytes = PAPER_BYTES;
+    /* Holes may be left open: real pools too have eight times the memory. */
+    for (options.reserve_bytes = PAPER_LEAST; options.reserve_bytes / 16 < peak;)
+        options.reserve_bytes *= 2;
     options.decay_ns = 0;
     if (status)
         return status;

@@ -41,7 +41,7 @@ static bool lives_reserve(lives *l, uint32_t count)
 }
 
 /* Counting sort: first[g + 1] is where the next life of group g goes, and in the end where the group ends. */
-static void lives_add(lives *l, uint32_t group, uint64_t size, uint32_t begin, uint32_t end)
+static life *lives_add(lives *l, uint32_t group, uint64_t size, uint32_t begin, uint32_t end)
 {
     life *one = &l->items[l->first[group + 1]++];
     uint64_t rounded = round_up(size, l->alignment);
@@ -49,14 +49,29 @@ static void lives_add(lives *l, uint32_t group, uint64_t size, uint32_t begin, u
     l->is_too_large = l->is_too_large || rounded > INT64_MAX - l->sum_bytes;
     l->sum_bytes += l->is_too_large ? 0 : rounded;
     l->count++;
+    return one;
 }
 
-static void lives_fill(lives *l, uint16_t device, const lives_request *request)
+/* The unit whose life begins with block `i`, NULL if another block of it came before or there are none. */
+static life_unit *unit_begins(const lives *l, const uint32_t *unit_of, uint32_t i)
+{
+    life_unit *unit = &l->units[unit_of[i]];
+    return unit->life == i ? unit : NULL;
+}
+
+/* By block: the group that it counts to. Blocks of a unit count to that of the largest, and only the first of them. */
+static uint32_t block_group(const lives *l, const uint32_t *unit_of, uint32_t i)
+{
+    const format_block *b = &l->h->blocks[unit_of ? l->units[unit_of[i]].part_first : i];
+    return group_of(l, b->label, b->stack);
+}
+
+static void lives_fill(lives *l, uint16_t device, const lives_request *request, const uint32_t *unit_of)
 {
     const format_history *h = l->h;
     for (uint32_t i = 0; i < h->block_count; i++)
-        if (h->blocks[i].device == device)
-            l->first[group_of(l, h->blocks[i].label, h->blocks[i].stack) + 2]++;
+        if (h->blocks[i].device == device && (!unit_of || unit_begins(l, unit_of, i)))
+            l->first[block_group(l, unit_of, i) + 2]++;
     uint32_t asks = request ? group_of(l, request->label, request->stack) : 0;
     if (request)
         l->first[asks + 2]++;
@@ -69,11 +84,99 @@ static void lives_fill(lives *l, uint16_t device, const lives_request *request)
             lives_add(l, asks, request->size_bytes, request->state, request->state + 1);
             is_asked = true;
         }
-        if (b->device == device)
-            lives_add(l, group_of(l, b->label, b->stack), b->size_bytes, b->begin + 1, end_of(l, b));
+        if (b->device != device || (unit_of && !unit_begins(l, unit_of, i)))
+            continue;
+        life *one = lives_add(l, block_group(l, unit_of, i), b->size_bytes, b->begin + 1, end_of(l, b));
+        one->unit = unit_of ? unit_of[i] + 1 : 0;
     }
     if (!is_asked)
         lives_add(l, asks, request->size_bytes, request->state, request->state + 1);
+}
+
+/* ---- Units of a problem ---------------------------------------------------------------------------------- */
+
+typedef struct tied {
+    uint32_t unit, block;
+} tied;
+
+static int tied_compare(const void *a, const void *b)
+{
+    const tied *x = a, *y = b;
+    if (x->unit != y->unit)
+        return x->unit < y->unit ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
+}
+
+/* One unit of the sorted blocks. Until the lives are there, part_first names its largest block and life its first. */
+static void unit_add(lives *l, const tied *blocks, uint32_t count, uint32_t *unit_of)
+{
+    const format_history *h = l->h;
+    const format_tie *tie = &h->ties[blocks[0].block];
+    life_unit unit = {.fixed_offset = tie->fixed_offset,
+                      .alignment = tie->alignment,
+                      .life = blocks[0].block,
+                      .part_first = blocks[0].block,
+                      .part_count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t block = blocks[i].block;
+        unit_of[block] = l->unit_count;
+        if (h->blocks[block].size_bytes > h->blocks[unit.part_first].size_bytes)
+            unit.part_first = block;
+    }
+    l->units[l->unit_count++] = unit;
+}
+
+/* unit_of[block], for the caller to free; NULL: no memory. */
+static uint32_t *units_make(lives *l)
+{
+    const uint32_t count = l->h->block_count;
+    tied *order = malloc(((size_t)count + 1) * sizeof *order);
+    uint32_t *unit_of = malloc(((size_t)count + 1) * sizeof *unit_of);
+    l->units = malloc(((size_t)count + 1) * sizeof *l->units);
+    l->parts = malloc(((size_t)count + 1) * sizeof *l->parts);
+    if (!order || !unit_of || !l->units || !l->parts) {
+        free(order);
+        free(unit_of);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = (tied){l->h->ties[i].unit, i};
+    if (count)
+        qsort(order, count, sizeof *order, tied_compare);
+    for (uint32_t from = 0, to; from < count; from = to) {
+        for (to = from; to < count && order[to].unit == order[from].unit;)
+            to++;
+        unit_add(l, order + from, to - from, unit_of);
+    }
+    free(order);
+    return unit_of;
+}
+
+/* Gives the lives their parts: from the first begin to the last end, as large as the largest. */
+static void units_settle(lives *l, const uint32_t *unit_of)
+{
+    uint32_t next = 0;
+    for (uint32_t u = 0; u < l->unit_count; u++) {
+        l->units[u].part_first = next;
+        next += l->units[u].part_count;
+        l->units[u].part_count = 0;
+    }
+    for (uint32_t g = 0; g < l->group_count; g++)
+        for (uint32_t i = l->first[g]; i < l->first[g + 1]; i++)
+            if (l->items[i].unit) {
+                l->units[l->items[i].unit - 1].life = i;
+                l->units[l->items[i].unit - 1].group = g;
+            }
+    for (uint32_t i = 0; i < l->h->block_count; i++) {
+        const format_block *b = &l->h->blocks[i];
+        life_unit *unit = &l->units[unit_of[i]];
+        life *one = &l->items[unit->life];
+        l->parts[unit->part_first + unit->part_count++] =
+            (life_part){b->size_bytes, b->begin + 1, end_of(l, b)};
+        one->end = end_of(l, b) > one->end ? end_of(l, b) : one->end;
+        one->asked_bytes = b->size_bytes > one->asked_bytes ? b->size_bytes : one->asked_bytes;
+        one->size_bytes = round_up(one->asked_bytes, l->alignment);
+    }
 }
 
 bool lives_init(lives *l, const format_history *h, uint16_t device, uint32_t alignment,
@@ -85,9 +188,15 @@ bool lives_init(lives *l, const format_history *h, uint16_t device, uint32_t ali
         !holders_init(&l->sites, h, device, event, HOLDERS_BY_SITE))
         return false;
     l->group_count = l->labels.count + l->sites.count + 1;
-    if (!lives_reserve(l, h->block_count + 1))
+    uint32_t *unit_of = h->ties ? units_make(l) : NULL;
+    if ((h->ties && !unit_of) || !lives_reserve(l, h->block_count + 1)) {
+        free(unit_of);
         return false;
-    lives_fill(l, device, request);
+    }
+    lives_fill(l, device, request, unit_of);
+    if (unit_of)
+        units_settle(l, unit_of);
+    free(unit_of);
     if (!l->is_too_large)
         lives_change_clear(l);
     return true;
@@ -98,6 +207,8 @@ void lives_finish(lives *l)
     holders_finish(&l->labels);
     holders_finish(&l->sites);
     free(l->items);
+    free(l->units);
+    free(l->parts);
     free(l->first);
     free(l->changes);
     free(l->live);
@@ -180,9 +291,49 @@ static life life_changed(const lives *l, uint32_t i, const lives_change *change)
     return one;
 }
 
-/* Adds a life to the differences, `sign` times. */
-static void differ(int64_t *differences, const life *one, int64_t sign)
+/* A time in which a changed life is there, as large as it is then. */
+typedef struct span {
+    uint64_t size_bytes;
+    uint32_t begin, end;
+} span;
+
+/* How many spans a life may have. */
+static uint32_t span_count(const lives *l, const life *one)
 {
+    return 2 * (one->unit ? l->units[one->unit - 1].part_count : 1);
+}
+
+/* The `k`th of them; false: it is empty. Each part of the life has one in front of the gap that a change makes, and one behind. */
+static bool span_get(const lives *l, const life *one, const lives_change *change, uint32_t k, span *out)
+{
+    *out = (span){one->size_bytes, one->begin, one->end};
+    if (one->unit) {
+        const life_part *part = &l->parts[l->units[one->unit - 1].part_first + k / 2];
+        const uint32_t scale = change->kind == LIVES_SHRINK ? change->scale : LIVES_WHOLE;
+        out->size_bytes = round_up(scaled(part->asked_bytes, scale), l->alignment);
+        out->begin = part->begin;
+        out->end = part->end < one->end ? part->end : one->end;
+    }
+    const bool has_gap = one->gap_end > one->gap_begin;
+    if (k % 2 == 0 && has_gap && out->end > one->gap_begin)
+        out->end = one->gap_begin;
+    if (k % 2 && out->begin < one->gap_end)
+        out->begin = one->gap_end;
+    return out->end > out->begin && (has_gap || k % 2 == 0);
+}
+
+/* Adds a life to the differences, `sign` times. */
+static void differ(const lives *l, const life *one, const lives_change *change, int64_t sign)
+{
+    int64_t *differences = l->differences;
+    span part;
+    for (uint32_t k = 0; one->unit && k < span_count(l, one); k++)
+        if (span_get(l, one, change, k, &part)) {
+            differences[part.begin] += sign * (int64_t)part.size_bytes;
+            differences[part.end] -= sign * (int64_t)part.size_bytes;
+        }
+    if (one->unit)
+        return;
     int64_t bytes = sign * (int64_t)one->size_bytes;
     differences[one->begin] += bytes;
     differences[one->end] -= bytes;
@@ -196,19 +347,42 @@ static void differ_group(lives *l, const lives_change *change, int64_t sign)
 {
     for (uint32_t i = l->first[change->group]; i < l->first[change->group + 1]; i++) {
         life one = life_changed(l, i, change);
-        differ(l->differences, &one, sign);
+        differ(l, &one, change, sign);
     }
 }
 
 uint64_t lives_group_bytes(const lives *l, uint32_t group, uint32_t state)
 {
     uint64_t bytes = 0;
+    const lives_change *change = &l->changes[group];
     for (uint32_t i = l->first[group]; i < l->first[group + 1]; i++) {
-        life one = life_changed(l, i, &l->changes[group]);
-        bool gone = state >= one.gap_begin && state < one.gap_end;
-        bytes += one.begin <= state && state < one.end && !gone ? one.size_bytes : 0;
+        life one = life_changed(l, i, change);
+        span part;
+        if (one.begin > state || state >= one.end)
+            continue;
+        for (uint32_t k = 0; k < span_count(l, &one); k++)
+            if (span_get(l, &one, change, k, &part) && part.begin <= state && state < part.end)
+                bytes += part.size_bytes;
     }
     return bytes;
+}
+
+/* Where the last of what has a fixed place ends: no plan takes less. `change` is made too, unless it is NULL. */
+static uint64_t lives_floor(const lives *l, const lives_change *change, uint32_t *state)
+{
+    uint64_t most = 0;
+    for (uint32_t u = 0; u < l->unit_count; u++) {
+        const life_unit *unit = &l->units[u];
+        if (unit->fixed_offset == UINT64_MAX)
+            continue;
+        const bool changes = change && change->group == unit->group;
+        const life one = life_changed(l, unit->life, changes ? change : &l->changes[unit->group]);
+        if (unit->fixed_offset + one.size_bytes > most) {
+            most = unit->fixed_offset + one.size_bytes;
+            *state = one.begin;
+        }
+    }
+    return most;
 }
 
 /* ---- Bounds ------------------------------------------------------------------------------------------ */
@@ -244,7 +418,10 @@ uint64_t lives_bound(lives *l, const lives_change *change)
         peak = l->live[s] + more > peak ? l->live[s] + more : peak;
     }
     memset(l->differences + first, 0, ((size_t)last - first + 1) * sizeof *l->differences);
-    return (uint64_t)peak_between(l, last + 1, l->states + 1, peak);
+    const uint64_t most = (uint64_t)peak_between(l, last + 1, l->states + 1, peak);
+    uint32_t unused;
+    const uint64_t least = lives_floor(l, change, &unused);
+    return most > least ? most : least;
 }
 
 /* The part of the group that must go, at the state where most of it must. */
@@ -294,6 +471,12 @@ static void lives_count(lives *l)
         }
     }
     memset(l->differences, 0, ((size_t)l->states + 1) * sizeof *l->differences);
+    uint32_t state;
+    const uint64_t least = lives_floor(l, NULL, &state);
+    if (least > l->peak_bytes) {
+        l->peak_bytes = least;
+        l->peak_state = state;
+    }
 }
 
 void lives_change_set(lives *l, const lives_change *change)
@@ -329,24 +512,53 @@ static berth_stop plan_watch(void *context, const berth_progress *progress)
     return lives_now() > *(const double *)context ? BERTH_STOP_CLOCK : BERTH_STOP_DONE;
 }
 
-static size_t lives_rows(const lives *l, berth_problem_buffer *buffers, berth_gap *gaps)
+/* A life of a unit: every part a row, all of them at one place. */
+static size_t unit_rows(const lives *l, const life *one, const lives_change *change,
+                        berth_problem_buffer *rows)
 {
-    size_t gap_count = 0;
+    const life_unit *unit = &l->units[one->unit - 1];
+    size_t count = 0;
+    span part;
+    for (uint32_t k = 0; k < span_count(l, one); k++)
+        if (span_get(l, one, change, k, &part))
+            rows[count++] = (berth_problem_buffer){.lower = part.begin,
+                                                   .upper = part.end,
+                                                   .size_bytes = part.size_bytes,
+                                                   .fixed_offset = unit->fixed_offset,
+                                                   .alignment = unit->alignment,
+                                                   .alias_group = one->unit};
+    return count;
+}
+
+static void lives_rows(const lives *l, berth_problem *problem, berth_problem_buffer *rows, berth_gap *gaps)
+{
     for (uint32_t g = 0; g < l->group_count; g++)
         for (uint32_t i = l->first[g]; i < l->first[g + 1]; i++) {
             life one = life_changed(l, i, &l->changes[g]);
+            if (one.unit) {
+                problem->buffer_count += unit_rows(l, &one, &l->changes[g], rows + problem->buffer_count);
+                continue;
+            }
             bool has_gap = one.gap_end > one.gap_begin;
-            buffers[i] = (berth_problem_buffer){.lower = one.begin,
-                                                .upper = one.end,
-                                                .size_bytes = one.size_bytes,
-                                                .fixed_offset = BERTH_NO_OFFSET,
-                                                .alignment = l->alignment,
-                                                .gap_first = (uint32_t)gap_count,
-                                                .gap_count = has_gap};
+            rows[problem->buffer_count++] = (berth_problem_buffer){.lower = one.begin,
+                                                                   .upper = one.end,
+                                                                   .size_bytes = one.size_bytes,
+                                                                   .fixed_offset = BERTH_NO_OFFSET,
+                                                                   .alignment = l->alignment,
+                                                                   .gap_first = (uint32_t)problem->gap_count,
+                                                                   .gap_count = has_gap};
             if (has_gap)
-                gaps[gap_count++] = (berth_gap){one.gap_begin, one.gap_end};
+                gaps[problem->gap_count++] = (berth_gap){one.gap_begin, one.gap_end};
         }
-    return gap_count;
+}
+
+/* How many rows there may be. */
+static size_t lives_most_rows(const lives *l)
+{
+    size_t count = l->count;
+    for (uint32_t u = 0; u < l->unit_count; u++)
+        count += 2 * (size_t)l->units[u].part_count;
+    return count;
 }
 
 bool lives_plan(const lives *l, double *seconds_left, uint64_t *peak)
@@ -360,14 +572,15 @@ bool lives_plan(const lives *l, double *seconds_left, uint64_t *peak)
     options.effort = BERTH_EFFORT_FAST;
     options.progress = plan_watch;
     options.context = &deadline;
-    uint64_t *offsets = malloc(((size_t)l->count + 1) * sizeof *offsets);
-    berth_problem_buffer *buffers = malloc(((size_t)l->count + 1) * sizeof *buffers);
+    const size_t most = lives_most_rows(l);
+    uint64_t *offsets = malloc((most + 1) * sizeof *offsets);
+    berth_problem_buffer *buffers = malloc((most + 1) * sizeof *buffers);
     berth_gap *gaps = malloc(((size_t)l->count + 1) * sizeof *gaps);
     bool done = false;
     if (offsets && buffers && gaps) {
-        problem.gap_count = lives_rows(l, buffers, gaps);
+        lives_rows(l, &problem, buffers, gaps);
         problem.buffers = buffers;
-        problem.buffer_count = l->count;
+        problem.alignment = l->unit_count ? l->alignment : 0; /* beside what units ask for */
         problem.gaps = gaps;
         done = berth_solve(&problem, &options, offsets, &certificate) == BERTH_OK;
     }

@@ -34,7 +34,22 @@ typedef struct life {
     uint64_t asked_bytes;
     uint32_t begin, end; /* states; it is not alive in `end` any more */
     uint32_t gap_begin, gap_end;
+    uint32_t unit; /* of a problem's block that has more to say: its number in `units` plus 1, else 0 */
 } life;
+
+/* A time of a life that comes and goes, or is not always as large. */
+typedef struct life_part {
+    uint64_t asked_bytes;
+    uint32_t begin, end;
+} life_part;
+
+/* What a problem says of one place: its parts, in order of time, and where it may be. */
+typedef struct life_unit {
+    uint64_t fixed_offset; /* UINT64_MAX: anywhere */
+    uint32_t alignment;
+    uint32_t part_first, part_count;
+    uint32_t life, group; /* where its life is, and in which group */
+} life_unit;
 
 typedef struct lives {
     const format_history *h;
@@ -43,6 +58,9 @@ typedef struct lives {
     uint32_t *first;       /* by group: of its lives; one more at the end */
     lives_change *changes; /* by group: what holds now */
     uint32_t group_count;
+    life_unit *units; /* of a problem with gaps, aliases, fixed offsets or alignments */
+    uint32_t unit_count;
+    life_part *parts;
     holders labels, sites;
     uint32_t states;
     uint32_t alignment;
@@ -61,7 +79,7 @@ typedef struct lives_request {
     uint32_t state, label, stack;
 } lives_request;
 
-/* All blocks of a device, sizes rounded up to `alignment` (from 1); `request` may be NULL. False: no memory; finish is still right. */
+/* All blocks of a device, those of one unit as one life, which goes by the label of its largest; sizes rounded up to `alignment` (from 1); `request` may be NULL. False: no memory; finish is still right. */
 bool lives_init(lives *l, const format_history *h, uint16_t device, uint32_t alignment,
                 const lives_request *request);
 void lives_finish(lives *l);

@@ -26,6 +26,8 @@ static void take_moment(const format_moment *m, oom *out)
 static void take_block(const format_history *h, uint32_t event, oom *out)
 {
     const format_block *b = &h->blocks[h->events[event] / 2];
+    const format_tie *tie = h->ties ? &h->ties[h->events[event] / 2] : NULL;
+    out->fixed_end_bytes = tie && tie->fixed_offset != UINT64_MAX ? tie->fixed_offset + b->size_bytes : 0;
     out->is_recorded = false;
     out->state = event;
     out->label = b->label;
@@ -103,7 +105,7 @@ static uint32_t segments_exceed(const format_history *h, uint16_t device, uint64
     return found;
 }
 
-/* The first event whose block does not fit beside what is alive, or lies above the limit in a given plan. */
+/* The first event whose block does not fit beside what is alive, or lies above the limit in a given plan or where it must. */
 static uint32_t blocks_exceed(const format_history *h, uint16_t device, uint64_t limit)
 {
     uint64_t live = 0;
@@ -116,7 +118,9 @@ static uint32_t blocks_exceed(const format_history *h, uint16_t device, uint64_t
             live -= b->size_bytes;
             continue;
         }
-        if (is_over(live, b->size_bytes, limit) || (is_plan && is_over(b->address, b->size_bytes, limit)))
+        const uint64_t fixed = h->ties ? h->ties[h->events[e] / 2].fixed_offset : UINT64_MAX;
+        if (is_over(live, b->size_bytes, limit) || (is_plan && is_over(b->address, b->size_bytes, limit)) ||
+            (fixed != UINT64_MAX && is_over(fixed, b->size_bytes, limit)))
             return e;
         live += b->size_bytes;
     }
@@ -167,6 +171,8 @@ static oom_cause find_cause(const oom *o)
         return o->waiting_bytes && !is_over(used - o->waiting_bytes, o->size_bytes, o->limit_bytes)
                    ? OOM_HELD_BY_STREAMS
                    : OOM_TOO_MUCH_LIVE;
+    if (o->limit_bytes && o->fixed_end_bytes > o->limit_bytes)
+        return OOM_FRAGMENTED;
     if (!f->is_known)
         return o->limit_bytes || !o->live_bytes ? OOM_NOT_KNOWN : OOM_TOO_MUCH_LIVE;
     if (f->largest_bytes >= o->size_bytes)

@@ -20,7 +20,8 @@ typedef struct oom {
     uint32_t label, stack;
     uint64_t size_bytes, time_ns, stream;
     uint16_t process;
-    uint64_t limit_bytes; /* 0: not known */
+    uint64_t fixed_end_bytes; /* of a block whose place is fixed: where it would end; else 0 */
+    uint64_t limit_bytes;     /* 0: not known */
     const char *limit_from;
     uint64_t live_bytes, waiting_bytes;
     bool waits_beside; /* what waits is none of what is alive: a trace's blocks end when they are freed */

@@ -204,6 +204,10 @@ static void put_cause(const explanation *x)
             puts("  Nothing that was used before is free for it.");
         break;
     case OOM_FRAGMENTED:
+        if (o->limit_bytes && o->fixed_end_bytes > o->limit_bytes) {
+            printf("  Its place is fixed: it would end at %s.\n", cli_size_text(o->fixed_end_bytes, a));
+            break;
+        }
         printf("  %s are free, in holes; the largest has %s.\n", cli_size_text(o->holes.free_bytes, a),
                cli_size_text(o->holes.largest_bytes, b));
         put_pins(x);

@@ -74,8 +74,18 @@ static int compare_orders(const void *a, const void *b)
     return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-/* Blocks are the buffers that take memory at some time, by their begins and then in the order of the rows. Takes the lives away
- * from `file`, which only its solving may see. */
+/* A problem that says more than lives and sizes has told of each block which row it is of: a row may be several blocks. */
+static bool plan_order_told(const view *v, const view_space *s, size_t row_count, struct order *order)
+{
+    bool fine = true;
+    for (uint32_t i = 0; i < s->block_count; i++) {
+        order[i] = (struct order){0, v->h->ties[s->blocks[i]].row};
+        fine = fine && order[i].buffer < row_count;
+    }
+    return fine;
+}
+
+/* Blocks are the buffers that take memory at some time, by their begins and then in the order of the rows. */
 static bool plan_order(const berth_problem *problem, struct order *order, size_t expected)
 {
     size_t count = 0;
@@ -86,17 +96,20 @@ static bool plan_order(const berth_problem *problem, struct order *order, size_t
     return count == expected;
 }
 
-static berth_status plan_file(view_space *s, berth_problem_file *file, cli_progress *progress)
+/* Takes the lives away from `file`, which only its solving may see. */
+static berth_status plan_file(const view *v, view_space *s, berth_problem_file *file, cli_progress *progress)
 {
     const berth_problem *problem = berth_problem_file_problem(file);
     berth_solve_options options = plan_options(progress);
     berth_certificate certificate = BERTH_CERTIFICATE_INIT;
     size_t count = problem->buffer_count;
-    struct order *order = malloc((count + 1) * sizeof *order);
+    const size_t rooms = count > s->block_count ? count : s->block_count;
+    struct order *order = malloc((rooms + 1) * sizeof *order);
     uint64_t *solved = malloc((count + 1) * sizeof *solved);
-    uint64_t *offsets = malloc((count + 1) * sizeof *offsets);
+    uint64_t *offsets = malloc((rooms + 1) * sizeof *offsets);
     berth_status status = order && solved && offsets ? BERTH_OK : BERTH_OUT_OF_HOST_MEMORY;
-    if (!status && !plan_order(problem, order, s->block_count))
+    if (!status &&
+        !(v->h->ties ? plan_order_told(v, s, count, order) : plan_order(problem, order, s->block_count)))
         status = BERTH_MISMATCH; /* it was another file when the history was read */
     if (!status)
         status = berth_problem_file_solve(file, 0, 0, &options, solved, &certificate);
@@ -122,7 +135,7 @@ berth_status view_plan(view *v, const char *path, uint32_t alignment, cli_progre
             s->not_planned = "not planned, since it has more than two million blocks";
             continue;
         }
-        status = file ? plan_file(s, file, progress) : plan_space(v, s, alignment, progress);
+        status = file ? plan_file(v, s, file, progress) : plan_space(v, s, alignment, progress);
         if (status == BERTH_OVERFLOW || status == BERTH_INVALID_ARGUMENT) {
             s->not_planned = "not planned, since its sizes add up to more than 63 bits";
             status = BERTH_OK;

@@ -187,6 +187,7 @@ void format_history_finish(format_history *h)
         free(h->texts[i]);
     free(h->texts);
     free(h->blocks);
+    free(h->ties);
     free(h->events);
     free(h->segments);
     free(h->moments);

@@ -60,6 +60,15 @@ typedef struct format_wait {
     uint32_t before; /* the event of this index */
 } format_wait;
 
+/* What a problem says of a block beside its life and size. Blocks of one unit are parts of one thing at one place: a buffer that is away
+ * at times, or what buffers that share a place take together. */
+typedef struct format_tie {
+    uint64_t fixed_offset; /* UINT64_MAX: anywhere */
+    uint32_t unit;
+    uint32_t alignment; /* of its place, from 1 */
+    uint32_t row;       /* of the problem, from 0 */
+} format_tie;
+
 typedef struct format_device {
     uint32_t name;           /* text; 0: the host */
     uint64_t capacity_bytes; /* 0: unknown */
@@ -79,11 +88,11 @@ typedef struct format_history {
     const char *format; /* "trace", "PyTorch snapshot" */
     bool has_addresses; /* else lives and sizes alone are known */
     bool has_times;     /* in nanoseconds; else times are counts of events */
-    bool is_simplified; /* the problem has gaps, aliases or fixed offsets, which are not in here */
     bool no_memory;
 
     format_block *blocks; /* in the order of their begins */
     uint32_t block_count, block_room;
+    format_tie *ties; /* by block, of a problem with gaps, aliases, fixed offsets or alignments; else NULL */
     uint32_t *events; /* a block's index twice, plus one if it ends */
     uint32_t event_count, event_room;
     format_segment *segments;

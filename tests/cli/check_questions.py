@@ -6,6 +6,7 @@
 - A program that runs out of memory says the same of itself (berth_explain) as explain-oom does of its trace.
 - PyTorch's allocator as modelled takes what a second, slow statement of its rules takes, and is as far off a snapshot as is said."""
 import json
+import math
 import os
 import pickle
 import random
@@ -328,6 +329,143 @@ for form in FORMS:
         check_promises(form, seed)
 check(kinds == {change: {"label", "site"} for change in ("shrink", "free_halfway", "recompute", "free_previous")},
       f"not every kind was offered, of labels and of call sites: {kinds}")
+
+# ---- Gaps, shared places, fixed ones -------------------------------------------------------------------------
+
+def problem_rows(rng):
+    """Rows of lower, upper, size, gaps, label, alias, fixed, alignment; members of a group have one label."""
+    rows, at = [], 0
+    for number in range(rng.randrange(3, 25)):
+        lower = rng.randrange(60)
+        upper = rng.randrange(lower + 1, 62)
+        gaps, t = [], lower + 1
+        while rng.random() < 0.4 and t + 1 < upper:
+            end = rng.randrange(t + 1, upper + 1)
+            gaps.append((t, end))
+            t = end + 1
+        alias, align, fixed = rng.choice([0, 0, 1, 2, 3]), rng.choice([1, 1, 1, 16, 24, 64]), None
+        size = rng.randrange(1, 500)
+        if not alias and rng.random() < 0.15:  # each above the last, so that none collide
+            fixed = at = -(-(at + rng.randrange(100)) // align) * align
+            at += size
+        rows.append((lower, upper, size, gaps, f"a{alias}" if alias else f"g{number % 5}", alias, fixed, align))
+    return rows
+
+
+def units_of(rows):
+    """By unit: label, fixed offset, alignments, and parts (lower, upper, size) as the place holds them, moment by moment."""
+    units, groups = {}, {0: 0}
+    for number, (lower, upper, size, gaps, label, alias, fixed, align) in enumerate(rows):
+        unit = units.setdefault(("alias", alias) if alias else number,
+                                {"label": label, "fixed": fixed, "align": [], "there": [], "group": groups.setdefault(alias, len(groups))})
+        unit["align"].append(align)
+        edges = [lower] + [t for gap in gaps for t in gap] + [upper]
+        unit["there"] += [(begin, end, number, size) for begin, end in zip(edges[::2], edges[1::2]) if begin < end]
+    for unit in units.values():
+        unit["parts"], last = [], None
+        for t in range(62):
+            now = min(((-s, begin, n) for begin, end, n, s in unit["there"] if begin <= t < end), default=None)
+            if now and last and now[2] == last[2]:
+                unit["parts"][-1][1] = t + 1
+            elif now:
+                unit["parts"].append([t, t + 1, -now[0], now[2]])
+            last = now
+    return [unit for unit in units.values() if unit["parts"]]
+
+
+def units_in_states(units):
+    """The parts of units with times counted in events; at one moment those of groups come behind the others, group by group."""
+    parts = [part for unit in units for part in unit["parts"]]
+    shared = {id(part): unit["group"] for unit in units for part in unit["parts"]}
+    turns = []
+    for part in parts:
+        key = (shared[id(part)], part[0] if shared[id(part)] else 0, part[3], part[0])
+        turns += [(part[0], 1, key, part), (part[1], 0, key, part)]
+    begins, ends = {}, {}
+    for event, (_, begins_here, _, part) in enumerate(sorted(turns, key=lambda turn: turn[:3])):
+        (begins if begins_here else ends)[id(part)] = event + 1
+    return sorted(({**unit, "parts": [(begins[id(p)], ends[id(p)], p[2]) for p in unit["parts"]]} for unit in units),
+                  key=lambda unit: unit["parts"][0][0])
+
+
+def unit_changed(units, change):
+    of = [i for i, unit in enumerate(units) if unit["label"] == change["of"]]
+    check(len(of) == change["blocks"], f"{change['of']} has {len(of)} blocks, not {change['blocks']}")
+    units = list(units)
+    for k, i in enumerate(of):
+        parts = units[i]["parts"]
+        begin, end = parts[0][0], max(part[1] for part in parts)
+        gap = (end, end)
+        if change["change"] == "shrink":
+            parts = [(lower, upper, -(-size * round(change["scale"] * 1000000) // 1000000)) for lower, upper, size in parts]
+        elif change["change"] == "free_halfway":
+            end = begin + (end - begin + 1) // 2
+        elif change["change"] == "free_previous" and k + 1 < len(of):
+            end = min(end, max(begin + 1, units[of[k + 1]]["parts"][0][0]))
+        elif change["change"] == "recompute" and end - begin > 2:
+            gap = (begin + 1, end - 1)
+        cut = [(lower, min(upper, end, gap[0]), size) for lower, upper, size in parts]
+        cut += [(max(lower, gap[1]), min(upper, end), size) for lower, upper, size in parts if gap[0] < gap[1]]
+        units[i] = {**units[i], "parts": [part for part in cut if part[0] < part[1]], "size": max(part[2] for part in parts)}
+    return units
+
+
+def units_peak(units):
+    """The most at once, or the end of the last fixed place."""
+    live = [0] * 400
+    for unit in units:
+        for lower, upper, size in unit["parts"]:
+            for t in range(lower, upper):
+                live[t] += size
+    ends = [unit["fixed"] + unit.get("size", max(p[2] for p in unit["parts"])) for unit in units if unit["fixed"] is not None]
+    return max(live + ends)
+
+
+def units_plan(units, bytes_promised, what):
+    with open("units.csv", "w", encoding="utf-8") as file:
+        file.write("id,lower,upper,size,alignment,fixed,alias\n")
+        for number, unit in enumerate(units):
+            for k, (lower, upper, size) in enumerate(unit["parts"]):
+                fixed = "" if unit["fixed"] is None else unit["fixed"]
+                file.write(f"{number}.{k},{lower},{upper},{size},{math.lcm(*unit['align'])},{fixed},u{number}\n")
+    done = subprocess.run([berth, "plan", "units.csv", "--json", "--capacity", str(bytes_promised), "--effort", "max"], capture_output=True, text=True)
+    check(done.returncode == 0, f"{what}: no plan of {bytes_promised} bytes")
+
+
+def check_units(seed):
+    rows = problem_rows(random.Random(f"units {seed}"))
+    with open("ties.csv", "w", encoding="utf-8") as file:
+        file.write("id,lower,upper,size,gaps,label,alias,fixed,alignment\n")
+        for number, (lower, upper, size, gaps, label, alias, fixed, align) in enumerate(rows):
+            file.write(f"r{number},{lower},{upper},{size},{' '.join(f'{a}-{b}' for a, b in gaps)},{label},{f'p{alias}' if alias else ''},"
+                       f"{'' if fixed is None else fixed},{align}\n")
+    what, units = f"gaps and places {seed}", units_in_states(units_of(rows))
+    said = ask("what-if", "ties.csv", "--json")
+    check(said["bound_bytes"] == units_peak(units), f"{what}: the peak is {units_peak(units)}, not {said['bound_bytes']}")
+    proven = json.loads(subprocess.run([berth, "plan", "ties.csv", "--json", "--effort", "max"], capture_output=True, text=True, check=True).stdout)
+    planned = {p["name"]: p["peak_bytes"] for p in said["policies"]}["a plan: planned"]
+    check(planned >= proven["lower_bound"], f"{what}: a plan of {planned}, below what is possible, {proven['lower_bound']}")
+    now = units
+    for step in said["steps"]:
+        now = unit_changed(now, step)
+        check(units_peak(now) == step["bound_bytes"], f"{what}: {step['words']} gives {units_peak(now)}, not {step['bound_bytes']}")
+    if seed < 8:
+        units_plan(now, said["steps_planned_bytes"], f"{what}: all steps")
+    limit = said["live_bytes"] * 4 // 5
+    for one in ask("explain-oom", "ties.csv", "--json", "--limit", str(limit)).get("changes", []):
+        after = units_peak(unit_changed(units, one))
+        check(after == one["bound_bytes"] <= limit, f"{what}: {one['words']} alone gives {after}, not {one['bound_bytes']}")
+
+
+for seed in range(24):
+    check_units(seed)
+
+# A place that is fixed above the limit; a gap and a shared place, without which it would not fit.
+with open("fixed.csv", "w", encoding="utf-8") as file:
+    file.write("id,lower,upper,size,gaps,alias,fixed\na,0,10,100,4-6,,\nb,4,6,100,,,\nc,0,5,50,,x,\nd,4,9,50,,x,\ne,7,9,10,,,900\n")
+said = ask("explain-oom", "fixed.csv", "--json", "--limit", "900")
+check(said["asked_for"] == "e" and said["cause"] == "fragmented" and said["bound_bytes"] == 910, f"fixed above the limit: {said}")
+check(not ask("explain-oom", "fixed.csv", "--json", "--limit", "910")["fails"], "fixed below the limit")
 
 # A smaller batch, and the groups that it does not touch.
 rows = [(0, 10, 1000, None, "weights"), (1, 6, 4001, None, "act"), (2, 8, 3000, None, "act")]
