@@ -160,7 +160,7 @@ void asking_json_change(cli_json *json, const lives *l, const changes_one *one)
     cli_json_text(json, "of", lives_name(l, one->change.group, name));
     cli_json_text(json, "by", lives_is_labelled(l, one->change.group) ? "label" : "site");
     cli_json_number(json, "blocks", lives_group_count(l, one->change.group));
-    if (one->change.kind == LIVES_SHRINK)
+    if (one->change.kind == LIVES_SHRINK || one->change.kind == LIVES_FREE_EARLY)
         cli_json_real(json, "scale", (double)one->change.scale / LIVES_WHOLE);
     else
         cli_json_null(json, "scale");

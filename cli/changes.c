@@ -45,7 +45,7 @@ static uint64_t cost_of(const lives *l, const lives_change *change, uint64_t byt
         return 0; /* nobody has missed it since */
     if (change->kind == LIVES_SHRINK)
         return bytes - (uint64_t)((double)bytes * change->scale / LIVES_WHOLE);
-    if (change->kind == LIVES_FREE_HALFWAY)
+    if (change->kind == LIVES_FREE_HALFWAY || change->kind == LIVES_FREE_EARLY)
         return bytes;
     uint64_t sum = 0;
     for (uint32_t i = l->first[change->group]; i < l->first[change->group + 1]; i++)
@@ -59,7 +59,7 @@ static changes_one try_group(lives *l, const struct candidate *c)
     changes_one best = {.bound_bytes = UINT64_MAX};
     for (int kind = LIVES_AS_IS; kind < LIVES_KINDS; kind++)
         best.bounds[kind] = UINT64_MAX;
-    for (int kind = LIVES_FREE_PREVIOUS; kind < LIVES_KINDS; kind++) {
+    for (int kind = LIVES_FREE_PREVIOUS; kind <= LIVES_RECOMPUTE; kind++) {
         if (kind == LIVES_FREE_PREVIOUS && !lives_grows(l, c->group, l->peak_state))
             continue;
         lives_change change = {c->group, (lives_kind)kind,
@@ -90,7 +90,7 @@ static void steps_thin(lives *l, uint64_t limit, changes *out)
     out->count = kept;
     lives_change_clear(l);
     for (uint32_t i = 0; i < kept; i++) {
-        for (int kind = LIVES_FREE_PREVIOUS; kind < LIVES_KINDS; kind++) {
+        for (int kind = LIVES_FREE_PREVIOUS; kind <= LIVES_RECOMPUTE; kind++) {
             lives_change change = {out->items[i].change.group, (lives_kind)kind, LIVES_WHOLE / 2};
             if (out->items[i].bounds[kind] != UINT64_MAX)
                 out->items[i].bounds[kind] = lives_bound(l, &change);
@@ -156,7 +156,9 @@ void changes_alone(lives *l, uint64_t limit, changes *out)
         uint32_t scale = lives_scale_for(l, group, limit);
         if (scale)
             alone_try(l, &c.items[i], &(lives_change){group, LIVES_SHRINK, scale}, limit, out);
-        alone_try(l, &c.items[i], &(lives_change){group, LIVES_FREE_HALFWAY, LIVES_WHOLE}, limit, out);
+        const uint32_t longest = lives_longest_for(l, group, limit);
+        if (longest)
+            alone_try(l, &c.items[i], &(lives_change){group, LIVES_FREE_EARLY, longest}, limit, out);
         alone_try(l, &c.items[i], &(lives_change){group, LIVES_RECOMPUTE, LIVES_WHOLE}, limit, out);
     }
 }
@@ -177,6 +179,10 @@ const char *changes_words(const lives *l, const lives_change *change, char text[
     case LIVES_FREE_HALFWAY:
         snprintf(text, CHANGES_WORDS, "free %s after half its life", who);
         break;
+    case LIVES_FREE_EARLY:
+        snprintf(text, CHANGES_WORDS, "free %s after %g %% of its life", who,
+                 change->scale * 100.0 / LIVES_WHOLE);
+        break;
     case LIVES_RECOMPUTE:
         snprintf(text, CHANGES_WORDS, "make %s again when it is needed last, and free it between", who);
         break;
@@ -190,6 +196,7 @@ const char *changes_words(const lives *l, const lives_change *change, char text[
 
 const char *changes_kind_word(lives_kind kind)
 {
-    static const char *const words[] = {"as_is", "free_previous", "shrink", "free_halfway", "recompute"};
+    static const char *const words[] = {"as_is",        "free_previous", "shrink",
+                                        "free_halfway", "recompute",     "free_early"};
     return kind < LIVES_KINDS ? words[kind] : "unknown";
 }

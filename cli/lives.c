@@ -278,6 +278,9 @@ static life life_changed(const lives *l, uint32_t i, const lives_change *change)
     case LIVES_FREE_HALFWAY:
         one.end = one.begin + (length + 1) / 2;
         break;
+    case LIVES_FREE_EARLY:
+        one.end = one.begin + (uint32_t)scaled(length, change->scale);
+        break;
     case LIVES_RECOMPUTE:
         if (length > 2) {
             one.gap_begin = one.begin + 1;
@@ -453,6 +456,21 @@ uint32_t lives_scale_for(lives *l, uint32_t group, uint64_t limit)
             return change.scale;
     }
     return 0;
+}
+
+/* The longer it lives, the more there is: the middle is tried, and the middle of what is left. */
+uint32_t lives_longest_for(lives *l, uint32_t group, uint64_t limit)
+{
+    uint32_t fits = 0;
+    for (uint32_t above = 100; above - fits > 1;) {
+        const uint32_t middle = (fits + above) / 2;
+        const lives_change change = {group, LIVES_FREE_EARLY, middle * (LIVES_WHOLE / 100)};
+        if (lives_bound(l, &change) <= limit)
+            fits = middle;
+        else
+            above = middle;
+    }
+    return fits * (LIVES_WHOLE / 100);
 }
 
 static void lives_count(lives *l)

@@ -15,6 +15,7 @@ typedef enum lives_kind {
     LIVES_SHRINK,
     LIVES_FREE_HALFWAY, /* each after half its life */
     LIVES_RECOMPUTE,    /* each exists when it begins and when it ends, not between */
+    LIVES_FREE_EARLY,   /* each after that part of its life */
     LIVES_KINDS,
 } lives_kind;
 
@@ -26,7 +27,7 @@ enum {
 typedef struct lives_change {
     uint32_t group;
     lives_kind kind;
-    uint32_t scale; /* LIVES_SHRINK */
+    uint32_t scale; /* LIVES_SHRINK, LIVES_FREE_EARLY: a part of LIVES_WHOLE */
 } lives_change;
 
 typedef struct life {
@@ -98,6 +99,8 @@ bool lives_grows(const lives *l, uint32_t group, uint32_t state);
 uint64_t lives_bound(lives *l, const lives_change *change);
 /* The largest scale in hundredths (as a part of LIVES_WHOLE) at which all fits `limit`; 0: none. */
 uint32_t lives_scale_for(lives *l, uint32_t group, uint64_t limit);
+/* The same for how much of its life each may live. */
+uint32_t lives_longest_for(lives *l, uint32_t group, uint64_t limit);
 /* Makes a change, in place of the group's last one, or takes all back. */
 void lives_change_set(lives *l, const lives_change *change);
 void lives_change_clear(lives *l);

@@ -130,7 +130,7 @@ static uint32_t blocks_exceed(const format_history *h, uint16_t device, uint64_t
 bool oom_find(const format_history *h, uint16_t device, uint64_t limit, uint32_t number, oom *out)
 {
     const format_moment *failure = NULL;
-    *out = (oom){.growing = UINT32_MAX};
+    *out = (oom){0};
     for (uint32_t i = 0; i < h->moment_count; i++)
         if (is_failure(&h->moments[i], device) && ++out->failures == number)
             failure = &h->moments[i];
@@ -228,10 +228,16 @@ bool oom_explain(const format_history *h, uint16_t device, oom *o)
 void oom_find_growing(const lives *l, oom *o)
 {
     for (uint32_t g = 0; g < l->group_count; g++) {
-        uint64_t bytes = lives_group_bytes(l, g, o->state);
-        if (bytes > o->growing_bytes && bytes >= o->live_bytes / 20 && lives_grows(l, g, o->state)) {
-            o->growing = g;
-            o->growing_bytes = bytes;
+        const uint64_t bytes = lives_group_bytes(l, g, o->state);
+        if (!bytes || bytes < o->live_bytes / 20 || !lives_grows(l, g, o->state))
+            continue;
+        uint32_t at = o->growing_count < OOM_GROWING ? o->growing_count++ : OOM_GROWING;
+        for (; at > 0 && o->growing[at - 1].bytes < bytes; at--)
+            if (at < OOM_GROWING)
+                o->growing[at] = o->growing[at - 1];
+        if (at < OOM_GROWING) {
+            o->growing[at].group = g;
+            o->growing[at].bytes = bytes;
         }
     }
 }

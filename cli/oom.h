@@ -13,6 +13,8 @@ typedef enum oom_cause {
     OOM_NOT_KNOWN, /* a hole was large enough, and the limit leaves room: something else has refused */
 } oom_cause;
 
+enum { OOM_GROWING = 3 };
+
 typedef struct oom {
     bool is_recorded;  /* else it would fail under the limit that was asked about */
     uint32_t failures; /* recorded in all */
@@ -29,9 +31,12 @@ typedef struct oom {
     uint32_t live_blocks;
     holes holes;
     oom_cause cause;
-    uint32_t
-        growing; /* the group that grew all the time before and holds the most of those; UINT32_MAX: none */
-    uint64_t growing_bytes;
+    /* Groups that grew all the time before, those that hold the most first. */
+    struct {
+        uint32_t group;
+        uint64_t bytes;
+    } growing[OOM_GROWING];
+    uint32_t growing_count;
 } oom;
 
 /* Finds the moment: the `number`th recorded failure (from 1), or under `limit` (not 0) the first request that does not fit.

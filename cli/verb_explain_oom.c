@@ -38,18 +38,20 @@ static void plan_one(explanation *x, changes_one *one)
     lives_change_set(&x->l, &none);
 }
 
-/* Shrinks further where the bound fits and the plan does not. */
+/* Changes more where the bound fits and the plan does not. */
 static void plan_smaller(explanation *x, changes_one *one)
 {
-    uint64_t above = one->planned_bytes - x->fits_bytes;
+    const uint64_t above = one->planned_bytes - x->fits_bytes;
+    const uint64_t limit = above < x->fits_bytes ? x->fits_bytes - above : 0;
+    const bool shrinks = one->change.kind == LIVES_SHRINK;
     changes_one smaller = *one;
-    smaller.change.scale =
-        lives_scale_for(&x->l, one->change.group, above < x->fits_bytes ? x->fits_bytes - above : 0);
+    smaller.change.scale = (shrinks ? lives_scale_for : lives_longest_for)(&x->l, one->change.group, limit);
     if (!smaller.change.scale)
         return;
     plan_one(x, &smaller);
     uint64_t bytes = lives_group_bytes(&x->l, one->change.group, x->l.peak_state);
-    smaller.cost_bytes = bytes - (uint64_t)((double)bytes * smaller.change.scale / LIVES_WHOLE);
+    if (shrinks)
+        smaller.cost_bytes = bytes - (uint64_t)((double)bytes * smaller.change.scale / LIVES_WHOLE);
     if (smaller.is_planned && smaller.planned_bytes <= x->fits_bytes)
         *one = smaller;
 }
@@ -80,7 +82,8 @@ static void plan_alone(explanation *x)
     for (uint32_t i = 0; i < x->alone.count; i++) {
         changes_one *one = &x->alone.items[i];
         plan_one(x, one);
-        if (one->is_planned && one->planned_bytes > x->fits_bytes && one->change.kind == LIVES_SHRINK)
+        const bool has_scale = one->change.kind == LIVES_SHRINK || one->change.kind == LIVES_FREE_EARLY;
+        if (one->is_planned && one->planned_bytes > x->fits_bytes && has_scale)
             plan_smaller(x, one);
     }
     sort_alone(x, &x->alone);
@@ -176,9 +179,10 @@ static void put_pins(const explanation *x)
 static void put_growing(const explanation *x)
 {
     char size[CLI_SIZE_ROOM], name[HOLDERS_NAME_ROOM];
-    if (x->o.growing != UINT32_MAX)
-        printf("  %s grew all the time: %s are alive, from every part of the run.\n",
-               lives_name(&x->l, x->o.growing, name), cli_size_text(x->o.growing_bytes, size));
+    for (uint32_t i = 0; i < x->o.growing_count; i++)
+        printf("  %s grew all the time%s: %s are alive, from every part of the run.\n",
+               lives_name(&x->l, x->o.growing[i].group, name), i ? " too" : "",
+               cli_size_text(x->o.growing[i].bytes, size));
 }
 
 static void put_absurd(void)
@@ -384,8 +388,16 @@ static void json_facts(const explanation *x, cli_json *json)
     cli_json_number(json, "live_blocks", o->live_blocks);
     cli_json_number(json, "waiting_bytes", o->waiting_bytes);
     cli_json_text(json, "cause", oom_cause_word(o->cause));
-    cli_json_text(json, "growing", o->growing == UINT32_MAX ? NULL : lives_name(&x->l, o->growing, name));
-    cli_json_number(json, "growing_bytes", o->growing_bytes);
+    cli_json_text(json, "growing", o->growing_count ? lives_name(&x->l, o->growing[0].group, name) : NULL);
+    cli_json_number(json, "growing_bytes", o->growing_count ? o->growing[0].bytes : 0);
+    cli_json_list_begin(json, "growing_too");
+    for (uint32_t i = 1; i < o->growing_count; i++) {
+        cli_json_item_begin(json);
+        cli_json_text(json, "name", lives_name(&x->l, o->growing[i].group, name));
+        cli_json_number(json, "bytes", o->growing[i].bytes);
+        cli_json_item_end(json);
+    }
+    cli_json_list_end(json);
     cli_json_number(json, "reserved_bytes", o->holes.reserved_bytes);
     cli_json_number(json, "free_bytes", o->holes.free_bytes);
     cli_json_number(json, "largest_hole_bytes", o->holes.largest_bytes);

@@ -99,6 +99,15 @@ for seed in range(10):
           f"leak {seed}: {[c['words'] for c in said['changes']]}")
     check(all(c["bound_bytes"] <= limit for c in said["changes"]), f"leak {seed}: a change does not fit")
 
+    # Two that forget.
+    p = Program()
+    for step in range(40 + seed):
+        for site, size in (("one_leak", MIB), ("another_leak", 2 * MIB)):
+            p.add("alloc", (2 * step + (site == "one_leak") + 1) << 30, size, site)
+    said = ask("explain-oom", p.save("leaks.pickle"), "--limit", str(60 * MIB), "--json")
+    found = [said["growing"]] + [one["name"] for one in said["growing_too"]]
+    check(len(found) == 2 and "another_leak" in found[0] and "one_leak" in found[1], f"two leaks {seed}: {found}")
+
     # One block in the middle of a segment: half of it is free on both sides.
     rng = random.Random(seed)
     p = Program()
@@ -200,6 +209,8 @@ def changed(rows, change):
         lower, upper, size, gap, label = rows[i]
         if change["change"] == "shrink":
             size = -(-size * round(change["scale"] * 1000000) // 1000000)
+        elif change["change"] == "free_early":
+            upper = lower + -(-(upper - lower) * round(change["scale"] * 1000000) // 1000000)
         elif change["change"] == "free_halfway":
             upper = lower + (upper - lower + 1) // 2
         elif change["change"] == "free_previous" and k + 1 < len(of):
@@ -307,6 +318,9 @@ def check_explained(what, asked, rows, lives, limit, plans):
         kinds.setdefault(one["change"], set()).add(one["by"])
         check(peak_of(changed(lives, one)) == one["bound_bytes"] <= limit, f"{what}: {one['words']} alone gives {one['bound_bytes']}")
         check(one["planned_bytes"] >= one["bound_bytes"], f"{what}: a plan below the bound")
+        if one["change"] == "free_early" and one["planned_bytes"] == one["bound_bytes"] and one["scale"] < 0.99:
+            longer = {**one, "scale": one["scale"] + 0.01}
+            check(peak_of(changed(lives, longer)) > limit, f"{what}: {one['words']} could live longer")
         if plans:
             plan_reaches(changed(lives, one), one["planned_bytes"], f"{what}: {one['words']}")
 
@@ -327,7 +341,7 @@ def check_promises(form, seed):
 for form in FORMS:
     for seed in range(60 if form == "CSV" else 8):
         check_promises(form, seed)
-check(kinds == {change: {"label", "site"} for change in ("shrink", "free_halfway", "recompute", "free_previous")},
+check(kinds == {change: {"label", "site"} for change in ("shrink", "free_halfway", "free_early", "recompute", "free_previous")},
       f"not every kind was offered, of labels and of call sites: {kinds}")
 
 # ---- Gaps, shared places, fixed ones -------------------------------------------------------------------------
@@ -398,6 +412,8 @@ def unit_changed(units, change):
         gap = (end, end)
         if change["change"] == "shrink":
             parts = [(lower, upper, -(-size * round(change["scale"] * 1000000) // 1000000)) for lower, upper, size in parts]
+        elif change["change"] == "free_early":
+            end = begin + -(-(end - begin) * round(change["scale"] * 1000000) // 1000000)
         elif change["change"] == "free_halfway":
             end = begin + (end - begin + 1) // 2
         elif change["change"] == "free_previous" and k + 1 < len(of):
