@@ -426,9 +426,21 @@ static void put_json(const explanation *x)
 
 /* ---- The verb ----------------------------------------------------------------------------------------- */
 
-static int nothing_fails(const explanation *x)
+/* A problem wants a plan, and what is aligned or fixed may need more than what is alive at once. */
+static bool plan_all(explanation *x)
 {
-    char size[CLI_SIZE_ROOM], limit[CLI_SIZE_ROOM];
+    if (!x->a.limit_bytes || x->a.h.has_times || x->a.h.has_addresses ||
+        asking_lives(&x->a, NULL, &x->l) != CLI_OK)
+        return false;
+    x->is_planned = lives_plan(&x->l, &x->a.plan_seconds, &x->planned_bytes);
+    lives_finish(&x->l);
+    return x->is_planned && x->planned_bytes > x->a.limit_bytes;
+}
+
+static int nothing_fails(explanation *x)
+{
+    char size[CLI_SIZE_ROOM], limit[CLI_SIZE_ROOM], planned[CLI_SIZE_ROOM];
+    const bool plan_fails = plan_all(x);
     uint64_t peak = format_history_peak(&x->a.h, x->a.device).bytes;
     if (x->a.json) {
         cli_json json;
@@ -437,6 +449,8 @@ static int nothing_fails(const explanation *x)
         cli_json_bool(&json, "fails", false);
         cli_json_number(&json, "failures", x->o.failures);
         cli_json_number(&json, "live_bytes", peak);
+        if (x->is_planned)
+            cli_json_number(&json, "planned_bytes", x->planned_bytes);
         cli_json_end(&json);
         return CLI_NO;
     }
@@ -444,8 +458,10 @@ static int nothing_fails(const explanation *x)
         printf("%s has %" PRIu32 " failure%s, not %" PRIu64 ".\n", x->a.input, x->o.failures,
                x->o.failures == 1 ? "" : "s", x->failure);
     else if (x->a.limit_bytes)
-        printf("%s (%s): nothing fails under %s: at most %s are alive.\n", x->a.input, asking_device(&x->a),
-               cli_size_text(x->a.limit_bytes, limit), cli_size_text(peak, size));
+        printf("%s (%s): nothing fails under %s: at most %s are alive%s%s.\n", x->a.input,
+               asking_device(&x->a), cli_size_text(x->a.limit_bytes, limit), cli_size_text(peak, size),
+               plan_fails ? "; but the plan that was found takes " : "",
+               plan_fails ? cli_size_text(x->planned_bytes, planned) : "");
     else
         printf("%s (%s): no failure is recorded; at most %s are alive. --limit BYTES asks what would fail.\n",
                x->a.input, asking_device(&x->a), cli_size_text(peak, size));

@@ -481,7 +481,12 @@ with open("fixed.csv", "w", encoding="utf-8") as file:
     file.write("id,lower,upper,size,gaps,alias,fixed\na,0,10,100,4-6,,\nb,4,6,100,,,\nc,0,5,50,,x,\nd,4,9,50,,x,\ne,7,9,10,,,900\n")
 said = ask("explain-oom", "fixed.csv", "--json", "--limit", "900")
 check(said["asked_for"] == "e" and said["cause"] == "fragmented" and said["bound_bytes"] == 910, f"fixed above the limit: {said}")
-check(not ask("explain-oom", "fixed.csv", "--json", "--limit", "910")["fails"], "fixed below the limit")
+said = ask("explain-oom", "fixed.csv", "--json", "--limit", "910")
+check(not said["fails"] and said["planned_bytes"] == 910, f"fixed below the limit: {said}")
+with open("aligned.csv", "w", encoding="utf-8") as file:
+    file.write("id,lower,upper,size,alignment\na,0,9,1000,4096\nb,0,9,1000,4096\nc,0,9,1000,4096\n")
+said = ask("explain-oom", "aligned.csv", "--json", "--limit", "8192")
+check(not said["fails"] and said["live_bytes"] == 3000 and said["planned_bytes"] == 9192, f"aligned: {said}")
 
 # A smaller batch, and the groups that it does not touch.
 rows = [(0, 10, 1000, None, "weights"), (1, 6, 4001, None, "act"), (2, 8, 3000, None, "act")]
