@@ -70,6 +70,7 @@ int asking_begin(asking *a)
                           "standard input");
     if (a->alignment > ALIGNMENT_MOST)
         return cli_misuse(a->verb, "--align is at most 1G");
+    a->is_model = cli_is_model(a->input);
     int code = cli_history_read(a->verb, a->input, &a->model, &a->h);
     if (code != CLI_OK)
         return code;
@@ -107,7 +108,15 @@ int asking_lives(const asking *a, const lives_request *request, lives *l)
     }
     if (code != CLI_OK)
         lives_finish(l);
+    l->knows_use = a->is_model;
     return code;
+}
+
+const char *asking_use_words(const asking *a)
+{
+    return a->is_model ? "Tensors live until their last use: none can go earlier."
+                       : "When a block was last used is not recorded: whether it may go earlier is yours to "
+                         "judge.";
 }
 
 const char *asking_device(const asking *a)

@@ -19,6 +19,7 @@ typedef struct asking {
     cli_model_options model; /* how a model is read */
 
     format_history h;
+    bool is_model; /* whose lives end with the last use */
     uint16_t device;
     double plan_seconds; /* of processor time that plans may still take */
 } asking;
@@ -44,6 +45,8 @@ const char *asking_when(const asking *a, uint32_t event, uint64_t time_ns, char 
 void asking_json(const asking *a, cli_json *json, const char *format);
 /* The facts of a change, inside an item. */
 void asking_json_change(cli_json *json, const lives *l, const changes_one *one);
+/* What is to be known of when blocks could go. */
+const char *asking_use_words(const asking *a);
 /* What a plan of so many bytes, or the bound alone, says of the limit: "yes", "no", "unknown". */
 const char *asking_fits(const asking *a, bool is_planned, uint64_t planned_bytes, uint64_t bound_bytes);
 

@@ -53,6 +53,14 @@ static uint64_t cost_of(const lives *l, const lives_change *change, uint64_t byt
     return sum;
 }
 
+/* Whether a change of this kind is one to think of. */
+static bool is_sensible(const lives *l, lives_kind kind, uint32_t group)
+{
+    if (kind == LIVES_FREE_PREVIOUS)
+        return !l->knows_use && lives_grows(l, group, l->peak_state);
+    return !l->knows_use || (kind != LIVES_FREE_HALFWAY && kind != LIVES_FREE_EARLY);
+}
+
 /* Every kind of change of a group; the best comes out, the milder one of two that gain about the same. */
 static changes_one try_group(lives *l, const struct candidate *c)
 {
@@ -60,7 +68,7 @@ static changes_one try_group(lives *l, const struct candidate *c)
     for (int kind = LIVES_AS_IS; kind < LIVES_KINDS; kind++)
         best.bounds[kind] = UINT64_MAX;
     for (int kind = LIVES_FREE_PREVIOUS; kind <= LIVES_RECOMPUTE; kind++) {
-        if (kind == LIVES_FREE_PREVIOUS && !lives_grows(l, c->group, l->peak_state))
+        if (!is_sensible(l, (lives_kind)kind, c->group))
             continue;
         lives_change change = {c->group, (lives_kind)kind,
                                kind == LIVES_SHRINK ? LIVES_WHOLE / 2 : LIVES_WHOLE};
@@ -151,12 +159,13 @@ void changes_alone(lives *l, uint64_t limit, changes *out)
     out->count = 0;
     for (uint32_t i = 0; above && i < c.count && c.items[i].bytes >= above; i++) {
         uint32_t group = c.items[i].group;
-        if (lives_grows(l, group, l->peak_state))
+        if (is_sensible(l, LIVES_FREE_PREVIOUS, group))
             alone_try(l, &c.items[i], &(lives_change){group, LIVES_FREE_PREVIOUS, LIVES_WHOLE}, limit, out);
         uint32_t scale = lives_scale_for(l, group, limit);
         if (scale)
             alone_try(l, &c.items[i], &(lives_change){group, LIVES_SHRINK, scale}, limit, out);
-        const uint32_t longest = lives_longest_for(l, group, limit);
+        const uint32_t longest =
+            is_sensible(l, LIVES_FREE_EARLY, group) ? lives_longest_for(l, group, limit) : 0;
         if (longest)
             alone_try(l, &c.items[i], &(lives_change){group, LIVES_FREE_EARLY, longest}, limit, out);
         alone_try(l, &c.items[i], &(lives_change){group, LIVES_RECOMPUTE, LIVES_WHOLE}, limit, out);

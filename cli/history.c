@@ -80,14 +80,14 @@ static void say_notices(const char *verb, const char *name, const format_history
 
 int cli_history_read(const char *verb, const char *path, const cli_model_options *options, format_history *h)
 {
-    const cli_model_options none = {0};
+    cli_model_options how = options ? *options : (cli_model_options){0};
     char rows[CLI_ROWS_ROOM];
     int file = -1;
-    if (!options)
-        options = &none;
-    int code = cli_model_options_check(verb, path, options);
+    if (how.labels == CLI_MODEL_SHAPES) /* a history has no place for ids */
+        how.labels = CLI_MODEL_NAMES;
+    int code = cli_model_options_check(verb, path, &how);
     if (!code && cli_is_model(path))
-        code = cli_model_rows(verb, path, options, &file, rows);
+        code = cli_model_rows(verb, path, &how, &file, rows);
     if (code)
         return code;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;

@@ -71,6 +71,7 @@ typedef struct lives {
     uint64_t peak_bytes;
     uint32_t peak_state;
     uint64_t sum_bytes;
+    bool knows_use;    /* lives end with the last use: nothing can go earlier; false until somebody says so */
     bool is_too_large; /* sizes add up to more than 63 bits: nothing else is right then */
 } lives;
 

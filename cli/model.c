@@ -138,18 +138,46 @@ static void put_name(FILE *out, format_text name)
     }
 }
 
-static void put_row(FILE *out, const cli_model *m, size_t row, bool repeated, uint32_t producer)
+static void put_id(FILE *out, const cli_model *m, uint32_t index, bool repeated)
 {
-    const uint32_t index = m->rows[row];
     const format_tensor *tensor = &m->model.tensors[index];
-    const format_life *life = &m->lives.tensors[index];
-    fputc('"', out);
     put_name(out, tensor->name);
     if (tensor->kind == FORMAT_SCRATCH)
         fprintf(out, "scratch %u of operator %u:%u", tensor->local, tensor->subgraph,
                 m->model.operators[tensor->owner].local);
     else if (repeated || !tensor->name.length)
         fprintf(out, "%s#%u:%u", tensor->name.length ? " " : "tensor ", tensor->subgraph, tensor->local);
+}
+
+static void put_label(FILE *out, const cli_model *m, uint32_t index, bool repeated, uint32_t producer)
+{
+    const format_tensor *tensor = &m->model.tensors[index];
+    const bool has_shape = m->labels != CLI_MODEL_OPERATORS, has_name = m->labels != CLI_MODEL_SHAPES;
+    if (has_name)
+        put_id(out, m, index, repeated);
+    if (has_name && (has_shape || producer != UINT32_MAX))
+        fputs(" (", out);
+    if (has_shape) {
+        fprintf(out, "%s [", tensor->type);
+        for (uint32_t i = 0; i < tensor->rank; i++)
+            fprintf(out, "%s%" PRId64, i ? " " : "", m->model.dims[tensor->dim_first + i]);
+        fputc(']', out);
+    }
+    if (producer != UINT32_MAX) {
+        fputs(has_shape ? " " : "", out);
+        put_name(out, m->model.operators[producer].type);
+    }
+    if (has_name && (has_shape || producer != UINT32_MAX))
+        fputc(')', out);
+}
+
+static void put_row(FILE *out, const cli_model *m, size_t row, bool repeated, uint32_t producer)
+{
+    const uint32_t index = m->rows[row];
+    const format_tensor *tensor = &m->model.tensors[index];
+    const format_life *life = &m->lives.tensors[index];
+    fputc('"', out);
+    put_id(out, m, index, repeated);
     fprintf(out, "\",%" PRId64 ",%" PRId64 ",%" PRIu64 ",%" PRIu64 ",", life->first, life->last + 1,
             format_lives_size(&m->lives, tensor), m->lives.alignment);
     if (m->groups && m->groups[index])
@@ -158,14 +186,8 @@ static void put_row(FILE *out, const cli_model *m, size_t row, bool repeated, ui
         fputc(',', out);
     if (m->carried)
         fprintf(out, "%d,", m->carried[index]);
-    fprintf(out, "\"%s [", tensor->type);
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        fprintf(out, "%s%" PRId64, i ? " " : "", m->model.dims[tensor->dim_first + i]);
-    fputc(']', out);
-    if (producer != UINT32_MAX) {
-        fputc(' ', out);
-        put_name(out, m->model.operators[producer].type);
-    }
+    fputc('"', out);
+    put_label(out, m, index, repeated, producer);
     fputs("\"\n", out);
 }
 
@@ -274,6 +296,7 @@ static int model_parse(const char *verb, const char *path, const cli_model_optio
     for (size_t i = 0; i < dims.count; i++)
         if (!used[i])
             return cli_misuse(verb, "--dim %s: the model leaves no such dimension open", dims.items[i]);
+    m->labels = options->labels;
     if (options->order) {
         m->order = malloc((m->model.operator_count + 1) * sizeof *m->order);
         if (!m->order)

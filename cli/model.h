@@ -7,6 +7,13 @@
 #include "cli/options.h"
 #include "format/model.h"
 
+/* What the label of a row tells; its id is the tensor's name. */
+typedef enum cli_model_labels {
+    CLI_MODEL_SHAPES,    /* "f32 [1 64] Relu" */
+    CLI_MODEL_NAMES,     /* "act1 (f32 [1 64] Relu)", for readers who look at labels alone */
+    CLI_MODEL_OPERATORS, /* "act1 (Relu)", the same when shapes change */
+} cli_model_labels;
+
 /* What a verb may say about how a model is read. */
 typedef struct cli_model_options {
     cli_list dims;
@@ -15,6 +22,7 @@ typedef struct cli_model_options {
     const char *runtime;   /* micro, tflite or ort; NULL: by the format */
     const char *device;    /* of a history: whose memory; NULL: where the peak is largest */
     const uint32_t *order; /* as format_lives_init takes it; NULL: the file's */
+    cli_model_labels labels;
 } cli_model_options;
 
 /* The rows of the options that belong to models, for a verb's table. */
@@ -31,6 +39,7 @@ typedef struct cli_model {
     format_model model;
     format_lives lives;
     format_runtime runtime;
+    cli_model_labels labels;
     char *text; /* the problem as CSV */
     size_t text_bytes;
     uint32_t *groups; /* by tensor, NULL: every tensor has a place of its own */

@@ -97,7 +97,7 @@ static int diff_compare(const diff_request *r, const format_history *before, con
 
 static int diff_run(int argc, char **argv)
 {
-    diff_request r = {.fail_above = -1, .top = 8};
+    diff_request r = {.fail_above = -1, .top = 8, .model.labels = CLI_MODEL_OPERATORS};
     format_history before, after;
     int code = diff_options(argc, argv, &r);
     if (code == CLI_OK)

@@ -322,9 +322,9 @@ static void put_report(const explanation *x)
         put_holders(x, &x->sites, "Who holds the most then, by call site");
     put_changes(x);
     if (x->fits_bytes)
-        puts("\nBounds are the most bytes alive at once, counted exactly; plans are proven places for all "
-             "blocks. When a\n"
-             "block was last used is not recorded: whether it may go earlier is yours to judge.");
+        printf("\nBounds are the most bytes alive at once, counted exactly; plans are proven places for all "
+               "blocks.\n%s\n",
+               asking_use_words(&x->a));
 }
 
 /* ---- JSON --------------------------------------------------------------------------------------------- */

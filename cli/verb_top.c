@@ -96,7 +96,7 @@ static int top_model(top_request *r)
 {
     char rows[CLI_ROWS_ROOM];
     int file;
-    int code = cli_model_rows("top", r->path, &(cli_model_options){0}, &file, rows);
+    int code = cli_model_rows("top", r->path, &(cli_model_options){.labels = CLI_MODEL_NAMES}, &file, rows);
     if (code != CLI_OK)
         return code;
     snprintf(r->path, sizeof r->path, "%s", rows);

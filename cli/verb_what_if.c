@@ -166,7 +166,7 @@ static void add_plan(what_if *w, const char *name)
     }
 }
 
-/* "activations=0.5": the groups of that name; '*' is all of them. */
+/* "activations=0.5": the groups of that name, with or without what stands in brackets behind it; '*' is all of them. */
 static int scale_one(what_if *w, const char *wish)
 {
     const char *equals = strrchr(wish, '=');
@@ -179,8 +179,9 @@ static int scale_one(what_if *w, const char *wish)
     for (uint32_t g = 0; g < w->l.group_count; g++) {
         const char *own = lives_name(&w->l, g, name);
         bool all = length == 1 && *wish == '*';
-        if (!lives_group_count(&w->l, g) ||
-            (!all && (strlen(own) != length || strncmp(own, wish, length) != 0)))
+        const bool named =
+            strncmp(own, wish, length) == 0 && (!own[length] || strncmp(own + length, " (", 2) == 0);
+        if (!lives_group_count(&w->l, g) || (!all && !named))
             continue;
         lives_change_set(&w->l, &(lives_change){g, LIVES_SHRINK, (uint32_t)lround(factor * LIVES_WHOLE)});
         found++;
@@ -275,8 +276,7 @@ static void put_end(const what_if *w)
                 "longer.\n",
                 limit);
     }
-    puts("\nPeaks of changes count live bytes (exact; no plan is smaller). When a block was last used is not "
-         "recorded:\nwhether it may go earlier is yours to judge.");
+    printf("\nPeaks of changes count live bytes (exact; no plan is smaller).\n%s\n", asking_use_words(&w->a));
 }
 
 static void put_report(const what_if *w)

@@ -488,6 +488,21 @@ with open("aligned.csv", "w", encoding="utf-8") as file:
 said = ask("explain-oom", "aligned.csv", "--json", "--limit", "8192")
 check(not said["fails"] and said["live_bytes"] == 3000 and said["planned_bytes"] == 9192, f"aligned: {said}")
 
+# The tensors of a model live until their last use: nothing can go earlier.
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import make_onnx  # noqa: E402
+net = make_onnx.model([make_onnx.node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(6)] + [make_onnx.node("Add", ["t1", "t6"], ["y"])],
+                      [("t0", [4096])], [("y", None, 0)])
+with open("net.onnx", "wb") as file:
+    file.write(net)
+said = ask("what-if", "net.onnx", "--json")
+check(said["steps"][0]["of"] in ("t1 (f32 [4096] Relu)", "y (f32 [4096] Add)"), f"which tensor of a model: {said['steps'][0]['of']}")
+scaled = {p["name"]: p["peak_bytes"] for p in ask("what-if", "net.onnx", "--json", "--scale", "t1=0", "--scale", "t2=0")["policies"]}
+check(scaled["scaled as asked: bound"] == 2 * 4 * 4096, f"scaled: {scaled}")
+check(said["steps"] and {step["change"] for step in said["steps"]} <= {"shrink", "recompute"}, f"of a model: {said['steps']}")
+said = ask("explain-oom", "net.onnx", "--json", "--limit", "40K")
+check(said["fails"] and {one["change"] for one in said["changes"] + said["steps"]} <= {"shrink", "recompute"}, f"of a model: {said['changes']}")
+
 # A smaller batch, and the groups that it does not touch.
 rows = [(0, 10, 1000, None, "weights"), (1, 6, 4001, None, "act"), (2, 8, 3000, None, "act")]
 write_rows("batch.csv", rows)
