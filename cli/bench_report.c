@@ -74,7 +74,7 @@ static void print_figures(const bench *b, const bench_row *row, FILE *out)
         fprintf(out, " %11s %6.1f ns %13s %9s", cli_time_text(own_seconds(b, &f), own),
                 own_seconds(b, &f) * 1e9 / (double)b->script->event_count,
                 cli_size_text(f.resident_bytes, resident),
-                cli_times_text(f.resident_bytes, b->script->live_bytes, waste));
+                b->script->touches ? cli_times_text(f.resident_bytes, b->script->live_bytes, waste) : "-");
     if (row->calls.is_known)
         fprintf(out, " %8" PRIu64, row->calls.all);
     else
@@ -145,7 +145,10 @@ static void json_row(cli_json *json, const bench *b, const bench_row *row)
         cli_json_real(json, "cpu_seconds", f.cpu_seconds);
         cli_json_real(json, "own_seconds", own_seconds(b, &f));
         cli_json_number(json, "resident_bytes", f.resident_bytes);
-        cli_json_real(json, "waste_percent", waste_percent(b, &f));
+        if (b->script->touches)
+            cli_json_real(json, "waste_percent", waste_percent(b, &f));
+        else /* what nobody writes to is not resident */
+            cli_json_null(json, "waste_percent");
         cli_json_number(json, "refused", f.refused);
     }
     if (row->calls.is_known) {

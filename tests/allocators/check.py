@@ -117,6 +117,8 @@ def check_manners():
     words = "".join(xml.etree.ElementTree.parse(picture).getroot().itertext())
     assert "glibc" in words and "peak resident" in words
     assert run(log, "-q", "--runs", "1", "--no-touch").stdout == ""
+    untouched = json.loads(run(log, "--runs", "1", "--no-touch", "-a", "glibc", "--json").stdout)
+    assert not untouched["touched"] and all(one["waste_percent"] is None for one in untouched["allocators"]), untouched
     with open(log, encoding="utf-8") as file:
         assert "glibc" in run("-", "--runs", "1", stdin=file).stdout
     assert "did you mean 'jemalloc'" in run(log, "-a", "jemaloc", code=2).stderr
