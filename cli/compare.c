@@ -176,13 +176,18 @@ void compare_finish(compare *c)
     *c = (compare){0};
 }
 
-const char *compare_name(const compare *c, const compare_table *table, const compare_row *row,
-                         char text[HOLDERS_NAME_ROOM])
+const char *compare_name_in(const compare *c, const compare_table *table, const compare_row *row, int side,
+                            char text[HOLDERS_NAME_ROOM])
 {
-    const int side = row->is_in[AFTER] ? AFTER : BEFORE;
     const bool by_label = table->groups[side].by == HOLDERS_BY_LABEL;
     const holder named = {.label = by_label ? row->name[side] : 0, .frame = by_label ? 0 : row->name[side]};
     return holders_name(c->h[side], &table->groups[side], &named, text);
+}
+
+const char *compare_name(const compare *c, const compare_table *table, const compare_row *row,
+                         char text[HOLDERS_NAME_ROOM])
+{
+    return compare_name_in(c, table, row, row->is_in[AFTER] ? AFTER : BEFORE, text);
 }
 
 /* ---- Callers ------------------------------------------------------------------------------------------ */

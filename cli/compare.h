@@ -23,6 +23,7 @@ typedef struct compare_row {
     uint32_t name[SIDES];   /* a frame or a label's text; as holders have it */
     uint64_t weight[SIDES]; /* of the holder that gave the name: its total bytes */
     bool is_in[SIDES];
+    bool is_renamed;   /* it went by another name before */
     bool lines_merged; /* of a function whose lines cannot be told apart in both */
 } compare_row;
 
@@ -49,9 +50,11 @@ bool compare_init(compare *c, const format_history *before, uint16_t device_befo
                   const format_history *after, uint16_t device_after);
 void compare_finish(compare *c);
 
-/* What a row is called: as the later recording has it, if it is there. */
+/* What a row is called: as the later recording has it, if it is there; and in one of them. */
 const char *compare_name(const compare *c, const compare_table *table, const compare_row *row,
                          char text[HOLDERS_NAME_ROOM]);
+const char *compare_name_in(const compare *c, const compare_table *table, const compare_row *row, int side,
+                            char text[HOLDERS_NAME_ROOM]);
 
 /* Through whom a call site grew at the peak: from its caller outward, as long as one caller has more than half of the growth. Their
  * frames in the later recording go to frames[]; how many there are, at most `room`. */
@@ -67,6 +70,8 @@ uint32_t *compare_sorted(const compare_table *table, compare_order order);
 
 /* Fills classes, and the tables' row_of and rows without figures. False: no memory. */
 bool compare_match(compare *c);
+/* Puts rows of one side together that are one thing with two names. False: no memory. */
+bool compare_match_renamed(compare *c, compare_table *t);
 /* Fills moment[] and anchors. False: no memory. */
 bool compare_find_moment(compare *c);
 

@@ -246,5 +246,6 @@ static bool match_rows(compare *c, compare_table *t)
 
 bool compare_match(compare *c)
 {
-    return match_frames(c) && match_rows(c, &c->sites) && match_rows(c, &c->labels);
+    return match_frames(c) && match_rows(c, &c->sites) && match_rows(c, &c->labels) &&
+           compare_match_renamed(c, &c->sites) && compare_match_renamed(c, &c->labels);
 }

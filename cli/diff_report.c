@@ -186,6 +186,20 @@ static bool is_same_moment(const compare *c)
     return c->all[BEFORE].peak_bytes == c->peak[BEFORE].bytes;
 }
 
+static void print_renamed(const compare *c, const compare_table *t, FILE *out)
+{
+    enum { NAMED = 5 };
+    char was[HOLDERS_NAME_ROOM], is[HOLDERS_NAME_ROOM];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->rows[i].is_renamed && count++ < NAMED)
+            fprintf(out, "%s%s was called %s: the same allocations in the same order.\n",
+                    count == 1 ? "\n" : "", compare_name_in(c, t, &t->rows[i], AFTER, is),
+                    compare_name_in(c, t, &t->rows[i], BEFORE, was));
+    if (count > NAMED)
+        fprintf(out, "And %u more have other names.\n", count - NAMED);
+}
+
 static void print_how(const compare *c, FILE *out)
 {
     char size[CLI_SIZE_ROOM];
@@ -220,6 +234,8 @@ bool diff_print(const compare *c, const diff_request *r, FILE *out)
         done = done && print_table(c, &c->labels, COMPARE_AT_END, "never freed, by label", few, out);
         done = done && print_table(c, &c->labels, COMPARE_IN_ALL, "in all, by label", few, out);
     }
+    print_renamed(c, &c->sites, out);
+    print_renamed(c, &c->labels, out);
     print_how(c, out);
     return done;
 }
@@ -264,6 +280,8 @@ static void json_table(cli_json *json, const compare *c, const compare_table *t,
         const compare_row *row = &t->rows[i];
         cli_json_item_begin(json);
         cli_json_text(json, "name", compare_name(c, t, row, name));
+        if (row->is_renamed)
+            cli_json_text(json, "was_called", compare_name_in(c, t, row, BEFORE, name));
         cli_json_text(json, "in",
                       row->is_in[BEFORE] && row->is_in[AFTER] ? "both"
                       : row->is_in[AFTER]                     ? "after"
