@@ -523,11 +523,17 @@ static bool infer_alike(onnx *o, const onnx_node *n)
         onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 1), x ? x->type : 0);
     } else if (format_text_is(n->type, "Cast"))
         onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), (int)clamp(onnx_int(n, "to", 0), 0, 100));
-    else if (format_text_is(n->type, "DequantizeLinear"))
-        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), ONNX_FLOAT);
-    else if (format_text_is(n->type, "QuantizeLinear") || format_text_is(n->type, "DynamicQuantizeLinear")) {
+    else if (format_text_is(n->type, "DequantizeLinear")) {
+        const onnx_value *scale = onnx_in(o, n, 1);
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), scale && scale->type ? scale->type : ONNX_FLOAT);
+    } else if (format_text_is(n->type, "QuantizeLinear") ||
+               format_text_is(n->type, "DynamicQuantizeLinear")) {
         onnx_value *zero = n->input_count > 2 ? onnx_in(o, n, 2) : NULL;
-        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0), zero && zero->type ? zero->type : ONNX_UINT8);
+        const int asked = (int)clamp(onnx_int(n, "output_dtype", 0), 0, 100);
+        onnx_take_shape(onnx_out(o, n, 0), onnx_in(o, n, 0),
+                        zero && zero->type ? zero->type
+                        : asked            ? asked
+                                           : ONNX_UINT8);
         for (uint32_t i = 1; i < n->output_count; i++)
             if (onnx_out(o, n, i))
                 *onnx_out(o, n, i) = (onnx_value){.rank = 0, .type = i == 1 ? ONNX_FLOAT : ONNX_UINT8};

@@ -118,6 +118,18 @@ def test_older_and_newer():
     assert "'y' (by Add)" in complaint(model([node("Add", ["x", "b"], ["y"])], [x(4), ("b", [5])], [("y", None, 0)]), 3)
 
 
+def test_quantized():
+    """Types follow the zero and the scale; elements of four bits lie two in a byte."""
+    half, int4 = 10, 22
+    assert shape_of("QuantizeLinear", [x(2, 3), ("s", []), ("z", [], 3)]) == "i8 [2 3]"
+    assert shape_of("QuantizeLinear", [x(2, 3), ("s", [])]) == "u8 [2 3]"
+    assert shape_of("QuantizeLinear", [x(2, 3), ("s", [])], opset=21, output_dtype=int4) == "i4 [2 3]"
+    assert shape_of("DequantizeLinear", [x(2, 3, kind=3), ("s", [], half)], opset=19) == "f16 [2 3]"
+    assert shape_of("DequantizeLinear", [x(2, 3, kind=3), ("s", [])]) == "f32 [2 3]"
+    made = model([node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=int4)], [("x", [257]), ("s", [])], [("y", None, 0)], opset=21)
+    assert {t["name"]: t["size"] for t in plan(made)["tensors"]}["y"] == 192  # 129 bytes, rounded up to 64
+
+
 def test_rare():
     ints = lambda *values, name="s": tensor(name, list(values))
     single = lambda value, name: tensor(name, [value], [])
