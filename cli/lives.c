@@ -9,10 +9,10 @@
 
 /* ---- Making ------------------------------------------------------------------------------------------ */
 
-static uint64_t round_up(uint64_t bytes, uint32_t alignment)
+uint64_t lives_round_up(const lives *l, uint64_t bytes)
 {
-    uint64_t rest = bytes % alignment;
-    return rest && bytes <= UINT64_MAX - alignment ? bytes + (alignment - rest) : bytes;
+    uint64_t rest = bytes % l->alignment;
+    return rest && bytes <= UINT64_MAX - l->alignment ? bytes + (l->alignment - rest) : bytes;
 }
 
 /* Labels come first, then call sites, then a request whose label and site no block has. */
@@ -24,7 +24,7 @@ static uint32_t group_of(const lives *l, uint32_t label, uint32_t stack)
     return label ? at : l->labels.count + at;
 }
 
-static uint32_t end_of(const lives *l, const format_block *b)
+uint32_t lives_end_of(const lives *l, const format_block *b)
 {
     return b->end == FORMAT_ALIVE ? l->states : b->end + 1;
 }
@@ -44,7 +44,7 @@ static bool lives_reserve(lives *l, uint32_t count)
 static life *lives_add(lives *l, uint32_t group, uint64_t size, uint32_t begin, uint32_t end)
 {
     life *one = &l->items[l->first[group + 1]++];
-    uint64_t rounded = round_up(size, l->alignment);
+    uint64_t rounded = lives_round_up(l, size);
     *one = (life){.size_bytes = rounded, .asked_bytes = size, .begin = begin, .end = end};
     l->is_too_large = l->is_too_large || rounded > INT64_MAX - l->sum_bytes;
     l->sum_bytes += l->is_too_large ? 0 : rounded;
@@ -86,98 +86,14 @@ static void lives_fill(lives *l, uint16_t device, const lives_request *request, 
         }
         if (b->device != device || (unit_of && !unit_begins(l, unit_of, i)))
             continue;
-        life *one = lives_add(l, block_group(l, unit_of, i), b->size_bytes, b->begin + 1, end_of(l, b));
+        life *one = lives_add(l, block_group(l, unit_of, i), b->size_bytes, b->begin + 1, lives_end_of(l, b));
         one->unit = unit_of ? unit_of[i] + 1 : 0;
     }
     if (!is_asked)
         lives_add(l, asks, request->size_bytes, request->state, request->state + 1);
 }
 
-/* ---- Units of a problem ---------------------------------------------------------------------------------- */
-
-typedef struct tied {
-    uint32_t unit, block;
-} tied;
-
-static int tied_compare(const void *a, const void *b)
-{
-    const tied *x = a, *y = b;
-    if (x->unit != y->unit)
-        return x->unit < y->unit ? -1 : 1;
-    return x->block < y->block ? -1 : x->block > y->block;
-}
-
-/* One unit of the sorted blocks. Until the lives are there, part_first names its largest block and life its first. */
-static void unit_add(lives *l, const tied *blocks, uint32_t count, uint32_t *unit_of)
-{
-    const format_history *h = l->h;
-    const format_tie *tie = &h->ties[blocks[0].block];
-    life_unit unit = {.fixed_offset = tie->fixed_offset,
-                      .alignment = tie->alignment,
-                      .life = blocks[0].block,
-                      .part_first = blocks[0].block,
-                      .part_count = count};
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t block = blocks[i].block;
-        unit_of[block] = l->unit_count;
-        if (h->blocks[block].size_bytes > h->blocks[unit.part_first].size_bytes)
-            unit.part_first = block;
-    }
-    l->units[l->unit_count++] = unit;
-}
-
-/* unit_of[block], for the caller to free; NULL: no memory. */
-static uint32_t *units_make(lives *l)
-{
-    const uint32_t count = l->h->block_count;
-    tied *order = malloc(((size_t)count + 1) * sizeof *order);
-    uint32_t *unit_of = malloc(((size_t)count + 1) * sizeof *unit_of);
-    l->units = malloc(((size_t)count + 1) * sizeof *l->units);
-    l->parts = malloc(((size_t)count + 1) * sizeof *l->parts);
-    if (!order || !unit_of || !l->units || !l->parts) {
-        free(order);
-        free(unit_of);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        order[i] = (tied){l->h->ties[i].unit, i};
-    if (count)
-        qsort(order, count, sizeof *order, tied_compare);
-    for (uint32_t from = 0, to; from < count; from = to) {
-        for (to = from; to < count && order[to].unit == order[from].unit;)
-            to++;
-        unit_add(l, order + from, to - from, unit_of);
-    }
-    free(order);
-    return unit_of;
-}
-
-/* Gives the lives their parts: from the first begin to the last end, as large as the largest. */
-static void units_settle(lives *l, const uint32_t *unit_of)
-{
-    uint32_t next = 0;
-    for (uint32_t u = 0; u < l->unit_count; u++) {
-        l->units[u].part_first = next;
-        next += l->units[u].part_count;
-        l->units[u].part_count = 0;
-    }
-    for (uint32_t g = 0; g < l->group_count; g++)
-        for (uint32_t i = l->first[g]; i < l->first[g + 1]; i++)
-            if (l->items[i].unit) {
-                l->units[l->items[i].unit - 1].life = i;
-                l->units[l->items[i].unit - 1].group = g;
-            }
-    for (uint32_t i = 0; i < l->h->block_count; i++) {
-        const format_block *b = &l->h->blocks[i];
-        life_unit *unit = &l->units[unit_of[i]];
-        life *one = &l->items[unit->life];
-        l->parts[unit->part_first + unit->part_count++] =
-            (life_part){b->size_bytes, b->begin + 1, end_of(l, b)};
-        one->end = end_of(l, b) > one->end ? end_of(l, b) : one->end;
-        one->asked_bytes = b->size_bytes > one->asked_bytes ? b->size_bytes : one->asked_bytes;
-        one->size_bytes = round_up(one->asked_bytes, l->alignment);
-    }
-}
+/* ---- All of it --------------------------------------------------------------------------------------- */
 
 bool lives_init(lives *l, const format_history *h, uint16_t device, uint32_t alignment,
                 const lives_request *request)
@@ -188,14 +104,14 @@ bool lives_init(lives *l, const format_history *h, uint16_t device, uint32_t ali
         !holders_init(&l->sites, h, device, event, HOLDERS_BY_SITE))
         return false;
     l->group_count = l->labels.count + l->sites.count + 1;
-    uint32_t *unit_of = h->ties ? units_make(l) : NULL;
+    uint32_t *unit_of = h->ties ? lives_units_make(l) : NULL;
     if ((h->ties && !unit_of) || !lives_reserve(l, h->block_count + 1)) {
         free(unit_of);
         return false;
     }
     lives_fill(l, device, request, unit_of);
     if (unit_of)
-        units_settle(l, unit_of);
+        lives_units_settle(l, unit_of);
     free(unit_of);
     if (!l->is_too_large)
         lives_change_clear(l);
@@ -269,7 +185,7 @@ static life life_changed(const lives *l, uint32_t i, const lives_change *change)
     uint32_t length = one.end - one.begin;
     switch (change->kind) {
     case LIVES_SHRINK:
-        one.size_bytes = round_up(scaled(one.asked_bytes, change->scale), l->alignment);
+        one.size_bytes = lives_round_up(l, scaled(one.asked_bytes, change->scale));
         break;
     case LIVES_FREE_PREVIOUS:
         if (i + 1 < l->first[change->group + 1] && l->items[i + 1].begin < one.end)
@@ -313,7 +229,7 @@ static bool span_get(const lives *l, const life *one, const lives_change *change
     if (one->unit) {
         const life_part *part = &l->parts[l->units[one->unit - 1].part_first + k / 2];
         const uint32_t scale = change->kind == LIVES_SHRINK ? change->scale : LIVES_WHOLE;
-        out->size_bytes = round_up(scaled(part->asked_bytes, scale), l->alignment);
+        out->size_bytes = lives_round_up(l, scaled(part->asked_bytes, scale));
         out->begin = part->begin;
         out->end = part->end < one->end ? part->end : one->end;
     }

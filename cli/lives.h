@@ -81,7 +81,8 @@ typedef struct lives_request {
     uint32_t state, label, stack;
 } lives_request;
 
-/* All blocks of a device, those of one unit as one life, which goes by the label of its largest; sizes rounded up to `alignment` (from 1); `request` may be NULL. False: no memory; finish is still right. */
+/* All blocks of a device, those of one unit as one life, which goes by the label of its largest; sizes rounded up to `alignment` (from
+ * 1); `request` may be NULL. False: no memory; finish is still right. */
 bool lives_init(lives *l, const format_history *h, uint16_t device, uint32_t alignment,
                 const lives_request *request);
 void lives_finish(lives *l);
@@ -109,5 +110,15 @@ void lives_change_clear(lives *l);
 /* Plans the lives as changed, in at most *seconds_left of processor time, which become less. False: not planned in time, or too
  * large for the planner; *peak is left alone. */
 bool lives_plan(const lives *l, double *seconds_left, uint64_t *peak);
+
+/* ---- Between the files ---------------------------------------------------------------------------------- */
+
+uint64_t lives_round_up(const lives *l, uint64_t bytes);
+/* The state in which a block is not alive any more. */
+uint32_t lives_end_of(const lives *l, const format_block *b);
+/* By block of the history: its unit. For the caller to free; NULL: no memory. */
+uint32_t *lives_units_make(lives *l);
+/* Gives the lives their parts, which reach from the first begin to the last end and are as large as the largest. */
+void lives_units_settle(lives *l, const uint32_t *unit_of);
 
 #endif
