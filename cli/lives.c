@@ -45,7 +45,8 @@ static life *lives_add(lives *l, uint32_t group, uint64_t size, uint32_t begin, 
 {
     life *one = &l->items[l->first[group + 1]++];
     uint64_t rounded = lives_round_up(l, size);
-    *one = (life){.size_bytes = rounded, .asked_bytes = size, .begin = begin, .end = end};
+    *one = (life){
+        .size_bytes = rounded, .asked_bytes = size, .begin = begin, .end = end, .alignment = l->alignment};
     l->is_too_large = l->is_too_large || rounded > INT64_MAX - l->sum_bytes;
     l->sum_bytes += l->is_too_large ? 0 : rounded;
     l->count++;
@@ -87,7 +88,11 @@ static void lives_fill(lives *l, uint16_t device, const lives_request *request, 
         if (b->device != device || (unit_of && !unit_begins(l, unit_of, i)))
             continue;
         life *one = lives_add(l, block_group(l, unit_of, i), b->size_bytes, b->begin + 1, lives_end_of(l, b));
-        one->unit = unit_of ? unit_of[i] + 1 : 0;
+        if (unit_of) {
+            const life_unit *unit = &l->units[unit_of[i]];
+            one->unit = unit->is_plain ? 0 : unit_of[i] + 1;
+            one->alignment = unit->alignment;
+        }
     }
     if (!is_asked)
         lives_add(l, asks, request->size_bytes, request->state, request->state + 1);
@@ -478,7 +483,7 @@ static void lives_rows(const lives *l, berth_problem *problem, berth_problem_buf
                                                                    .upper = one.end,
                                                                    .size_bytes = one.size_bytes,
                                                                    .fixed_offset = BERTH_NO_OFFSET,
-                                                                   .alignment = l->alignment,
+                                                                   .alignment = one.alignment,
                                                                    .gap_first = (uint32_t)problem->gap_count,
                                                                    .gap_count = has_gap};
             if (has_gap)

@@ -35,7 +35,8 @@ typedef struct life {
     uint64_t asked_bytes;
     uint32_t begin, end; /* states; it is not alive in `end` any more */
     uint32_t gap_begin, gap_end;
-    uint32_t unit; /* of a problem's block that has more to say: its number in `units` plus 1, else 0 */
+    uint32_t unit;      /* of parts, or with a fixed place: its number in `units` plus 1, else 0 */
+    uint32_t alignment; /* of its place */
 } life;
 
 /* A time of a life that comes and goes, or is not always as large. */
@@ -50,6 +51,7 @@ typedef struct life_unit {
     uint32_t alignment;
     uint32_t part_first, part_count;
     uint32_t life, group; /* where its life is, and in which group */
+    bool is_plain;        /* a block like others, but for its alignment */
 } life_unit;
 
 typedef struct lives {

@@ -31,6 +31,7 @@ static void unit_add(lives *l, const tied *blocks, uint32_t count, uint32_t *uni
         if (h->blocks[block].size_bytes > h->blocks[unit.part_first].size_bytes)
             unit.part_first = block;
     }
+    unit.is_plain = count == 1 && unit.fixed_offset == UINT64_MAX;
     l->units[l->unit_count++] = unit;
 }
 
@@ -76,6 +77,8 @@ void lives_units_settle(lives *l, const uint32_t *unit_of)
     for (uint32_t i = 0; i < l->h->block_count; i++) {
         const format_block *b = &l->h->blocks[i];
         life_unit *unit = &l->units[unit_of[i]];
+        if (unit->is_plain)
+            continue;
         life *one = &l->items[unit->life];
         l->parts[unit->part_first + unit->part_count++] =
             (life_part){b->size_bytes, b->begin + 1, lives_end_of(l, b)};
