@@ -17,6 +17,7 @@
 
 enum { BYTES = 1 << 20, TENSORS = 1265, TENSOR_BYTES = 16000, TICKET_ROOM = 1024, ROUNDS_MAX = 10000 };
 #define THROUGHPUT_AT_LEAST 0.95
+#define MINUTE_NS UINT64_C(60000000000)
 
 static void expect_ok(bool ok, const char *what)
 {
@@ -189,7 +190,7 @@ static bool use(int socket, int rounds)
     wire_open(&w, berth_ucx_context(ucx), socket);
     expect_ok(berth_ucx_peer_create(w.worker, w.endpoint, &peer) == BERTH_OK, "a peer");
     size_t count = wire_receive(&w, bytes, sizeof bytes);
-    expect_ok(berth_ucx_peer_open(peer, bytes, count, &remote) == BERTH_OK, "a ticket");
+    expect_ok(berth_ucx_peer_open(peer, bytes, count, MINUTE_NS, &remote) == BERTH_OK, "a ticket");
     wire_receive(&w, &own_memory.address, sizeof own_memory.address);
     wire_receive(&w, bytes, sizeof bytes);
     expect_ok(ucp_ep_rkey_unpack(w.endpoint, bytes, &own_memory.rkey) == UCS_OK, "a key");

@@ -159,10 +159,13 @@ BERTH_API berth_status berth_ucx_peer_create(ucp_worker_h worker, ucp_ep_h endpo
 /* Destroys the keys. NULL is a no-op. BERTH_OK, BERTH_BUSY while a call that timed out is still under way. */
 BERTH_API berth_status berth_ucx_peer_destroy(berth_ucx_peer *peer);
 
-/* Reads a ticket that came from the process at the endpoint. BERTH_OK, BERTH_BAD_DATA (damaged, cut off, or of another version),
- * BERTH_INVALID_ARGUMENT, BERTH_OUT_OF_HOST_MEMORY, BERTH_DEVICE_ERROR with UCX's words. */
+/* Reads a ticket that came from the process at the endpoint. The first of a slab asks the owner whether it still holds, as
+ * berth_ucx_peer_check does, before the slab's key is unpacked: UCX may crash on the key of a slab that is gone. So tickets are opened
+ * soon, while the block is theirs; those of a process that has ended are not opened at all. BERTH_OK, BERTH_NOT_FOUND (void already),
+ * BERTH_TIMED_OUT (open it again), BERTH_BAD_DATA (damaged, cut off, or of another version), BERTH_INVALID_ARGUMENT,
+ * BERTH_OUT_OF_HOST_MEMORY, BERTH_DEVICE_ERROR with UCX's words. */
 BERTH_API berth_status berth_ucx_peer_open(berth_ucx_peer *peer, const void *ticket, size_t ticket_bytes,
-                                           berth_ucx_remote *out);
+                                           uint64_t timeout_ns, berth_ucx_remote *out);
 
 /* Gets or puts `size_bytes` at `offset_bytes` of what the ticket is of, and tells whether that met the ticket's block: asks as
  * berth_ucx_peer_check does, moves the bytes, a put until the owner's memory has them, and asks again. `timeout_ns` is for the whole;

@@ -38,9 +38,10 @@ void bucx_watch_forks(void)
 
 berth_status bucx_lost(void)
 {
-    return berth_fail(BERTH_DEVICE_LOST,
-                      "UCX and its memory stayed with the parent of this process; make a new "
-                      "berth_ucx, or start programs by exec");
+    return berth_fail(
+        BERTH_DEVICE_LOST,
+        "UCX and its memory stayed with the parent of this process; start programs by exec (a new "
+        "berth_ucx may hang here if other threads of the parent used UCX or mapped memory)");
 }
 
 /* ---- Its context ------------------------------------------------------------------------------------- */

@@ -137,31 +137,6 @@ static berth_status read_head(const void *ticket, size_t ticket_bytes, bucx_tick
     return BERTH_OK;
 }
 
-berth_status berth_ucx_peer_open(berth_ucx_peer *peer, const void *ticket, size_t ticket_bytes,
-                                 berth_ucx_remote *out)
-{
-    bucx_ticket_head head;
-    berth_ucx_remote remote = BERTH_UCX_REMOTE_INIT;
-    if (!peer || !ticket || !out || out->struct_size < sizeof *out)
-        return berth_fail(BERTH_INVALID_ARGUMENT,
-                          "opening a ticket needs a peer, the ticket and a remote's struct_size");
-    berth_status status = read_head(ticket, ticket_bytes, &head);
-    const char *keys = (const char *)ticket + sizeof head;
-    if (!status)
-        status = find_key(peer, head.slab, keys, &remote.rkey);
-    if (!status)
-        status = find_key(peer, head.table, keys + head.key_bytes, &remote.number_rkey);
-    if (status)
-        return status;
-    remote.address = head.address;
-    remote.size_bytes = head.size_bytes;
-    remote.slab = head.slab;
-    remote.number = head.number;
-    remote.number_address = head.number_address;
-    *out = remote;
-    return BERTH_OK;
-}
-
 /* ---- Does it hold? ------------------------------------------------------------------------------------ */
 
 static uint64_t clock_ns(void)
@@ -252,6 +227,49 @@ berth_status berth_ucx_peer_check(berth_ucx_peer *peer, const berth_ucx_remote *
 {
     berth_status status = check_remote(peer, remote);
     return status ? status : ask(peer, remote, end_of(timeout_ns));
+}
+
+/* ---- Opening ------------------------------------------------------------------------------------------ */
+
+static bool has_key(const berth_ucx_peer *peer, uint64_t of)
+{
+    const peer_key *key = peer->keys;
+    while (key && key->of != of)
+        key = key->next;
+    return key != NULL;
+}
+
+/* The table's key first, and by it the question: of a slab that is gone UCX 1.13 does not only refuse the key over shared memory, it
+ * crashes while it cleans up. Tables stay as long as their owner. */
+static berth_status open_keys(berth_ucx_peer *peer, const bucx_ticket_head *head, const char *keys,
+                              uint64_t timeout_ns, berth_ucx_remote *remote)
+{
+    berth_status status = find_key(peer, head->table, keys + head->key_bytes, &remote->number_rkey);
+    if (!status && !has_key(peer, head->slab))
+        status = ask(peer, remote, end_of(timeout_ns));
+    return status ? status : find_key(peer, head->slab, keys, &remote->rkey);
+}
+
+berth_status berth_ucx_peer_open(berth_ucx_peer *peer, const void *ticket, size_t ticket_bytes,
+                                 uint64_t timeout_ns, berth_ucx_remote *out)
+{
+    bucx_ticket_head head;
+    berth_ucx_remote remote = BERTH_UCX_REMOTE_INIT;
+    if (!peer || !ticket || !out || out->struct_size < sizeof *out)
+        return berth_fail(BERTH_INVALID_ARGUMENT,
+                          "opening a ticket needs a peer, the ticket and a remote's struct_size");
+    berth_status status = read_head(ticket, ticket_bytes, &head);
+    if (status)
+        return status;
+    remote.address = head.address;
+    remote.size_bytes = head.size_bytes;
+    remote.slab = head.slab;
+    remote.number = head.number;
+    remote.number_address = head.number_address;
+    status = open_keys(peer, &head, (const char *)ticket + sizeof head, timeout_ns, &remote);
+    if (!status)
+        *out = remote;
+    return status;
 }
 
 /* ---- Getting and putting ------------------------------------------------------------------------------ */

@@ -229,7 +229,8 @@ static void use(void)
     expect(berth_ucx_peer_create(worker, endpoint, &peer) == BERTH_OK, "a peer");
     for (int i = 0; i < TENSORS; i++) {
         size_t bytes = hear(ticket, sizeof ticket);
-        expect(berth_ucx_peer_open(peer, ticket, bytes, &remote) == BERTH_OK, "opening a ticket");
+        expect(berth_ucx_peer_open(peer, ticket, bytes, ten_seconds, &remote) == BERTH_OK,
+               "opening a ticket");
         change(peer, &remote);
         say(ticket, 1);
     }

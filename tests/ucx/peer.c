@@ -33,7 +33,7 @@ static void open_ticket(both *b, const void *block, berth_ucx_remote *out)
     size_t bytes = sizeof ticket;
     assert_int_equal(berth_ucx_publish(b->pool, block, 0, BYTES, ticket, &bytes), BERTH_OK);
     *out = (berth_ucx_remote)BERTH_UCX_REMOTE_INIT;
-    assert_int_equal(berth_ucx_peer_open(b->peer, ticket, bytes, out), BERTH_OK);
+    assert_int_equal(berth_ucx_peer_open(b->peer, ticket, bytes, minute_ns, out), BERTH_OK);
 }
 
 static void begin(both *b)
@@ -202,6 +202,34 @@ static void test_what_ucx_refuses_is_told(void **state)
     end(&b);
 }
 
+/* ---- Opening ------------------------------------------------------------------------------------------- */
+
+/* The first ticket of a slab is asked for before the slab's key is unpacked; those after it are not. */
+static void test_a_ticket_that_is_void_is_not_opened(void **state)
+{
+    both b;
+    char ticket[TICKET_ROOM];
+    size_t bytes = sizeof ticket;
+    berth_ucx_remote remote = BERTH_UCX_REMOTE_INIT;
+    (void)state;
+    begin(&b);
+    assert_int_equal(berth_ucx_publish(b.pool, b.block, 0, BYTES, ticket, &bytes), BERTH_OK);
+    assert_int_equal(berth_ucx_peer_forget(b.peer, b.remote.slab), BERTH_OK);
+    assert_int_equal(fake->rkeys, 1); /* the table's */
+    fake->done_after = NEVER;
+    assert_int_equal(berth_ucx_peer_open(b.peer, ticket, bytes, 0, &remote), BERTH_TIMED_OUT);
+    fake->done_after = 0;
+    assert_int_equal(berth_ucx_withdraw(b.block), BERTH_OK);
+    assert_int_equal(berth_ucx_peer_open(b.peer, ticket, bytes, minute_ns, &remote), BERTH_NOT_FOUND);
+    assert_true(!remote.rkey && !remote.number_rkey);
+    assert_int_equal(fake->rkeys, 1);
+    open_ticket(&b, b.block, &b.remote);
+    assert_int_equal(fake->rkeys, 2);
+    assert_int_equal(berth_ucx_peer_open(b.peer, ticket, bytes, minute_ns, &remote), BERTH_OK);
+    assert_int_equal(berth_ucx_peer_check(b.peer, &remote, minute_ns), BERTH_NOT_FOUND);
+    end(&b);
+}
+
 /* ---- Frees that are refused ------------------------------------------------------------------------------- */
 
 static void test_a_refused_free_voids_nothing(void **state)
@@ -263,6 +291,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_free_meanwhile_is_told),
         cmocka_unit_test(test_bytes_that_do_not_come),
         cmocka_unit_test(test_what_ucx_refuses_is_told),
+        cmocka_unit_test(test_a_ticket_that_is_void_is_not_opened),
         cmocka_unit_test(test_a_refused_free_voids_nothing),
         cmocka_unit_test(test_a_slab_is_forgotten),
     };

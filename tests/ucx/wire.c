@@ -59,7 +59,13 @@ size_t wire_receive(wire *w, void *data, size_t room)
 
 /* ---- UCX ---------------------------------------------------------------------------------------------- */
 
-void wire_open(wire *w, ucp_context_h context, int socket)
+/* The requests tell it, too. */
+static void note_failure(void *context, ucp_ep_h endpoint, ucs_status_t status)
+{
+    (void)context, (void)endpoint, (void)status;
+}
+
+static void open_both(wire *w, ucp_context_h context, int socket, uint64_t watched)
 {
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SINGLE};
@@ -72,9 +78,21 @@ void wire_open(wire *w, ucp_context_h context, int socket)
     wire_send(w, own, own_bytes);
     ucp_worker_release_address(w->worker, own);
     (void)wire_receive(w, other, sizeof other);
-    ucp_ep_params_t ep = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
-                          .address = (const ucp_address_t *)(const void *)other};
+    ucp_ep_params_t ep = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | watched,
+                          .address = (const ucp_address_t *)(const void *)other,
+                          .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                          .err_handler = {.cb = note_failure}};
     expect_wire(ucp_ep_create(w->worker, &ep, &w->endpoint) == UCS_OK, "ucp_ep_create");
+}
+
+void wire_open(wire *w, ucp_context_h context, int socket)
+{
+    open_both(w, context, socket, 0);
+}
+
+void wire_open_watched(wire *w, ucp_context_h context, int socket)
+{
+    open_both(w, context, socket, UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER);
 }
 
 static ucs_status_t finish_request(wire *w, void *request)

@@ -16,6 +16,8 @@ typedef struct wire {
 
 /* Both sides call it, with the ends of one socket pair. Failures end the process with words: there is nothing to go on with. */
 void wire_open(wire *w, ucp_context_h context, int socket);
+/* The same with an endpoint that is told when the other process has gone; not every transport can. */
+void wire_open_watched(wire *w, ucp_context_h context, int socket);
 /* Both sides call it; none leaves before the other has come. */
 void wire_close(wire *w);
 
