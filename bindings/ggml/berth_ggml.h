@@ -87,8 +87,8 @@ BERTH_API berth_status berth_ggml_buffer_type_figures(struct ggml_backend_buffer
  * where they are; leaves and inputs hold their bytes from the beginning until their last use; outputs, and what nobody
  * uses, until the end; a view is where its source is and keeps it; an operation for which ggml_op_can_inplace is true
  * takes the place of a source that nobody uses afterwards. Differs in this: a source may also be reached through a view
- * that shows the whole of it (a reshape), an output keeps its place when only a view of it is marked, and the sizes come
- * from the planner. As with gallocr, inputs may be overwritten by a run: set them before each.
+ * that shows the whole of it (a reshape), an output keeps its place when only a view of it is marked, sources that ggml's kernels
+ * read again after they have written are not taken over (README.md names them), and the sizes come from the planner. As with gallocr, inputs may be overwritten by a run: set them before each.
  *
  * One thread at a time a graph. */
 typedef struct berth_ggml_graph berth_ggml_graph;

@@ -75,6 +75,21 @@ static bool may_take(const bgg_shape *shape, int32_t node, int32_t source, bool 
     return count_sources(shape, shape->edges + (size_t)node * BGG_EDGES, owner) == 1;
 }
 
+/* Sources that an operation reads again after it has written there, though ggml_op_can_inplace is true for it (the CPU's kernels of
+ * 0.9.7; gallocr does not know them, and outputs are wrong then). */
+static bool is_read_again(int op, int source)
+{
+    static const struct {
+        const char *name;
+        int source;
+    } known[] = {{"RMS_NORM_BACK", 0}, {"SOFT_MAX_BACK", 1}, {"ADD_ID", 1}};
+    const char *name = bgg_ggml.ggml_op_name(op);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (source == known[i].source && strcmp(name, known[i].name) == 0)
+            return true;
+    return false;
+}
+
 static int32_t find_taken(const bgg_shape *shape, int32_t node, bool through_views)
 {
     const bgg_item *item = &shape->items[shape->leaf_count + node];
@@ -82,7 +97,8 @@ static int32_t find_taken(const bgg_shape *shape, int32_t node, bool through_vie
     if (item->marks & GGML_TENSOR_FLAG_INPUT || !bgg_ggml.ggml_op_can_inplace(item->op))
         return BGG_NONE;
     for (int j = 0; j < GGML_MAX_SRC; j++)
-        if (edges[j] != BGG_NONE && may_take(shape, node, edges[j], through_views))
+        if (edges[j] != BGG_NONE && may_take(shape, node, edges[j], through_views) &&
+            !is_read_again(item->op, j))
             return edges[j];
     return BGG_NONE;
 }

@@ -179,14 +179,59 @@ static void build_transformer(kit_model *m, uint64_t seed)
         m, kit.ggml_mul_mat(c, kit_weight(m, GGML_TYPE_F32, s.width, 96, 1, 1), kit.ggml_norm(c, x, EPS)));
 }
 
-/* ---- Any shape ----------------------------------------------------------------------------------------- */
-
-enum { RANDOM_KEPT = 24, RANDOM_TURNS = 16 };
-
+/* As an operation wants it. */
 static kit_tensor random_flat(kit_model *m, kit_tensor x)
 {
     return kit.ggml_is_contiguous(x) ? x : kit.ggml_cont(m->nodes, x);
 }
+
+/* ---- Mixtures of experts ------------------------------------------------------------------------------ */
+
+/* Each token goes through the experts that its router prefers; their answers are views of one tensor, and summed. */
+static kit_tensor experts(kit_model *m, kit_tensor x, int64_t count, int used)
+{
+    enum { INNER = 48 };
+    kit_context c = m->nodes;
+    const int64_t width = x->ne[0], tokens = x->ne[1];
+    kit_tensor chances =
+        kit.ggml_soft_max(c, kit.ggml_mul_mat(c, kit_weight(m, GGML_TYPE_F32, width, count, 1, 1), x));
+    kit_tensor chosen = kit.ggml_argsort_top_k(c, chances, used);
+    kit_tensor rows = kit.ggml_reshape_3d(c, x, width, 1, tokens);
+    kit_tensor up =
+        kit.ggml_mul_mat_id(c, kit_weight(m, GGML_TYPE_F32, width, INNER, count, 1), rows, chosen);
+    kit_tensor gate =
+        kit.ggml_mul_mat_id(c, kit_weight(m, GGML_TYPE_F32, width, INNER, count, 1), rows, chosen);
+    kit_tensor inner = kit.ggml_swiglu_split(c, gate, up), sum = NULL;
+    kit_tensor down =
+        kit.ggml_mul_mat_id(c, kit_weight(m, GGML_TYPE_F32, INNER, width, count, 1), inner, chosen);
+    kit_tensor shares = kit.ggml_get_rows(c, kit.ggml_reshape_3d(c, chances, 1, count, tokens), chosen);
+    down = kit.ggml_mul(c, down, shares);
+    for (int i = 0; i < used; i++) {
+        kit_tensor part = kit.ggml_view_2d(c, down, width, tokens, down->nb[2], (size_t)i * down->nb[1]);
+        sum = sum ? kit.ggml_add(c, sum, part) : part;
+    }
+    return random_flat(m, sum);
+}
+
+static void build_experts(kit_model *m, uint64_t seed)
+{
+    kit_context c = m->nodes;
+    const int layers = 1 + (int)kit_random(m, 4), used = 1 + (int)kit_random(m, 3);
+    const int64_t count = used + 1 + (int64_t)kit_random(m, 4), tokens = 1 + (int64_t)kit_random(m, 30);
+    kit_tensor x = kit_input(m, kit.ggml_new_tensor_2d(c, GGML_TYPE_F32, 64, tokens));
+    for (int i = 0; i < layers; i++) {
+        kit_tensor norm =
+            kit.ggml_mul(c, kit.ggml_rms_norm(c, x, EPS), kit_weight(m, GGML_TYPE_F32, 64, 1, 1, 1));
+        x = kit.ggml_add(c, x, experts(m, norm, count, used));
+        if (seed % 2)
+            kit_output(m, kit.ggml_sum_rows(c, x)); /* each layer's answer, too */
+    }
+    kit_output(m, x);
+}
+
+/* ---- Any shape ----------------------------------------------------------------------------------------- */
+
+enum { RANDOM_KEPT = 24, RANDOM_TURNS = 16 };
 
 static kit_tensor random_unary(kit_model *m, kit_tensor x)
 {
@@ -321,8 +366,12 @@ static void build_chain(kit_model *m, uint64_t seed)
 }
 
 const kit_named_family kit_families[] = {
-    {"unet, im2col", build_unet_im2col, true}, {"unet, direct", build_unet_direct, true},
-    {"unet, plain", build_unet_plain, true},   {"transformer", build_transformer, false},
-    {"random", build_random, false},           {"chain", build_chain, false},
+    {"unet, im2col", build_unet_im2col, true},
+    {"unet, direct", build_unet_direct, true},
+    {"unet, plain", build_unet_plain, true},
+    {"transformer", build_transformer, false},
+    {"experts", build_experts, false},
+    {"random", build_random, false},
+    {"chain", build_chain, false},
 };
 const int kit_family_count = sizeof kit_families / sizeof *kit_families;

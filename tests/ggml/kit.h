@@ -104,6 +104,14 @@ typedef struct ggml_tensor *kit_tensor;
       (kit_context c, kit_tensor a, int64_t x, int64_t y, size_t nb1, size_t offset))                        \
     X(kit_tensor, ggml_view_3d,                                                                              \
       (kit_context c, kit_tensor a, int64_t x, int64_t y, int64_t z, size_t nb1, size_t nb2, size_t offset)) \
+    X(kit_tensor, ggml_get_rows, (kit_context c, kit_tensor a, kit_tensor rows))                             \
+    X(kit_tensor, ggml_mul_mat_id, (kit_context c, kit_tensor a, kit_tensor b, kit_tensor ids))              \
+    X(kit_tensor, ggml_argsort_top_k, (kit_context c, kit_tensor a, int k))                                  \
+    X(kit_tensor, ggml_swiglu_split, (kit_context c, kit_tensor a, kit_tensor b))                            \
+    X(kit_tensor, ggml_add_id, (kit_context c, kit_tensor a, kit_tensor b, kit_tensor ids))                  \
+    X(kit_tensor, ggml_rms_norm_back, (kit_context c, kit_tensor a, kit_tensor b, float eps))                \
+    X(kit_tensor, ggml_soft_max_ext_back,                                                                    \
+      (kit_context c, kit_tensor a, kit_tensor b, float scale, float bias))                                  \
     X(kit_tensor, ggml_concat, (kit_context c, kit_tensor a, kit_tensor b, int dim))                         \
     X(kit_tensor, ggml_upscale, (kit_context c, kit_tensor a, int factor, int mode))                         \
     X(kit_tensor, ggml_conv_2d,                                                                              \
