@@ -53,7 +53,9 @@ typedef enum berth_shared_seals {
 typedef struct berth_shared_options {
     size_t struct_size;
     const char *name; /* as "memfd:NAME" in /proc/PID/maps, at most 200 bytes; NULL: "berth" */
-    bool reserve;     /* all memory is taken now, so that want of it is an error here and not a kill later */
+    /* All memory is taken now, so that want of it is an error here and not a kill later: what the system and the control groups of the
+     * process say that they have left is looked at first. */
+    bool reserve;
 } berth_shared_options;
 
 #define BERTH_SHARED_OPTIONS_INIT                 \
@@ -85,7 +87,7 @@ typedef struct berth_shared_attach_options {
  * reading. The caller owns one reference. Any thread. BERTH_OK; BERTH_INVALID_ARGUMENT (no open descriptor);
  * BERTH_BAD_DATA (not an arena, damaged, or one that could be cut short); BERTH_MISMATCH (another plan, fewer seals, or stale: an
  * older generation than asked for); BERTH_CANCELLED (retired); BERTH_UNSUPPORTED (another version of the format; for writing
- * where the descriptor or a seal does not let it); BERTH_OUT_OF_HOST_MEMORY, BERTH_IO. */
+ * where the descriptor, a seal, or another user's ownership of the memory does not let it); BERTH_OUT_OF_HOST_MEMORY, BERTH_IO. */
 BERTH_API berth_status berth_shared_attach(int descriptor, const berth_shared_attach_options *options,
                                            berth_shared **out);
 

@@ -23,6 +23,19 @@ static berth_status within_limit(uint64_t bytes)
     return BERTH_OK;
 }
 
+/* Asked for more than there is the kernel takes what it can, and then ends a process. */
+static berth_status within_room(uint64_t bytes)
+{
+    const uint64_t room = berth__shared_room("");
+    if (bytes <= room)
+        return BERTH_OK;
+    return berth__fail(
+        BERTH_OUT_OF_HOST_MEMORY,
+        "an arena of %llu bytes cannot be reserved: the system, or this process's control group, "
+        "has %llu left",
+        (unsigned long long)bytes, (unsigned long long)room);
+}
+
 static bool write_image(int descriptor, const char *image, uint64_t bytes)
 {
     for (uint64_t done = 0; done < bytes;) {
@@ -40,6 +53,8 @@ static berth_status make_file(const char *image, const berth_shared_options *opt
     const berth__shared_head *head = (const berth__shared_head *)(const void *)image;
     uint64_t bytes = berth__shared_file_bytes(head);
     berth_status status = within_limit(bytes);
+    if (!status && options->reserve)
+        status = within_room(bytes);
     if (status)
         return status;
     int descriptor = berth__shared_memory(options->name ? options->name : "berth", bytes, options->reserve);
@@ -201,6 +216,10 @@ static berth_status open_checked(int descriptor, const berth_shared_attach_optio
     bool may_write = options->access == BERTH_SHARED_WRITE;
     char *image = NULL;
     int own = berth__shared_reopen(descriptor, may_write);
+    if (own < 0 && may_write && errno == EACCES)
+        return berth__fail(
+            BERTH_UNSUPPORTED,
+            "the arena belongs to another user, whose processes alone may write: attach for reading");
     if (own < 0)
         return berth__shared_refused("the arena's descriptor cannot be opened again");
     berth_status status = read_image(own, &image);

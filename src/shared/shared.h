@@ -153,6 +153,12 @@ berth_status berth__shared_refused(const char *what);
 #define berth__shared_refused(what) ((void)berth__shared_refused(what), BERTH_IO)
 #endif
 
+/* ---- room.c ------------------------------------------------------------------------------------------ */
+
+/* How many bytes the system and the control groups of this process have left; UINT64_MAX: they do not say. `root` stands before the
+ * paths of files that are read: "" but in tests. */
+uint64_t berth__shared_room(const char *root);
+
 /* ---- map.c ------------------------------------------------------------------------------------------- */
 
 /* Around everything from the first descriptor to the handle, with no lock held: a child that is forked between would keep what it does

@@ -147,6 +147,37 @@ static void test_only_the_owner_can_write(void **state)
     berth_shared_release(s);
 }
 
+/* The descriptor is one for writing; the memory is not theirs. */
+static bool write_as_another_user(void *context)
+{
+    berth_shared *s = NULL;
+    berth_shared_attach_options o = BERTH_SHARED_ATTACH_OPTIONS_INIT;
+    enum { NOBODY = 65534 };
+    if (geteuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
+        return false;
+    o.access = BERTH_SHARED_WRITE;
+    if (berth_shared_attach(*(int *)context, &o, &s) != BERTH_UNSUPPORTED || s ||
+        !strstr(berth_last_error()->message, "another user"))
+        return false;
+    s = attached(*(int *)context, BERTH_SHARED_READ);
+    bool good = s && *data_of(s, 0) == 6;
+    berth_shared_release(s);
+    return good;
+}
+
+static void test_another_user_only_reads(void **state)
+{
+    (void)state;
+    berth_shared *s = usual_arena();
+    int descriptor = descriptor_of(s, BERTH_SHARED_WRITE);
+    *data_of(s, 0) = 6;
+    assert_int_equal(fchmod(descriptor, 0444),
+                     0); /* as it is to others, also where the tests are not root's */
+    expect_good(start_child(write_as_another_user, &descriptor));
+    close(descriptor);
+    berth_shared_release(s);
+}
+
 /* ---- Seals ------------------------------------------------------------------------------------------- */
 
 static void test_content_is_sealed_for_good(void **state)
@@ -496,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_generations_are_told),
         cmocka_unit_test(test_a_hold_keeps_the_owner_from_writing),
         cmocka_unit_test(test_only_the_owner_can_write),
+        cmocka_unit_test(test_another_user_only_reads),
         cmocka_unit_test(test_content_is_sealed_for_good),
         cmocka_unit_test(test_writers_are_sealed_out),
         cmocka_unit_test(test_a_stranger_in_the_way_of_the_seal),
