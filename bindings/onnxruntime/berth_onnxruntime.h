@@ -47,8 +47,8 @@ BERTH_API berth_status berth_ort_load(const char *path, const struct OrtApiBase 
 BERTH_API berth_status berth_ort_create(const struct OrtApiBase *base, berth_allocator *allocator,
                                         berth_ort **out);
 
-/* Lets go of it; NULL is a no-op. Sessions that still have memory of it give it back as usual; new requests fail. No run may be
- * under way. Unregister it first where the environment is used further. */
+/* Lets go of it; NULL is a no-op. Sessions that still have memory of it give it back as usual; new requests fail, those of runs
+ * that are under way too. Unregister it first where the environment is used further. */
 BERTH_API void berth_ort_release(berth_ort *memory);
 
 /* The OrtAllocator itself, for CreateTensorAsOrtValue and others. It lives as long as the process. NULL for NULL. */

@@ -13,8 +13,8 @@
 #define BORT_KEY_BYTES 16
 #define BORT_WORDS 4096
 
-/* Made by berth_ort_create. `keepers` is 1 for the owner and 1 for each live block; with the last of them go the allocators
- * and the plans. The struct itself stays: a session without a block may still hold the table and call it. */
+/* Made by berth_ort_create. `keepers` is 1 for the owner, 1 for each live block and 1 for each run; with the last of them go the allocators
+ * and the plans, and none comes after it. The struct itself stays: a session without a block may still hold the table and call it. */
 struct berth_ort {
     OrtAllocator table; /* first: ONNX Runtime passes it back as `self` */
     const OrtApi *api;
@@ -31,7 +31,7 @@ struct berth_ort {
     berth_allocator
         *planned; /* blocks of plans, over the user's by way of a wrapper that keeps trims from it */
     berth_plan_cache *plans;
-    atomic_uint_fast64_t keepers;
+    atomic_uint_fast64_t keepers, runs;
     atomic_bool released;
 
     atomic_uint_fast64_t allocs, reserves, failures;
@@ -55,6 +55,8 @@ void bort_find_throw(berth_ort *memory, const OrtApiBase *base);
 /* BERTH_INVALID_ARGUMENT for NULL, one that was released, or where `other`, which words name, is NULL. */
 berth_status bort_check_live(const berth_ort *memory, const void *other, const char *what);
 
+/* One keeper more, unless berth_ort_release has let go of it and nobody keeps it any more. */
+bool bort_keep(berth_ort *memory);
 /* Drops one keeper. */
 void bort_drop(berth_ort *memory);
 

@@ -67,6 +67,16 @@ static void let_go(berth_ort *memory)
     memory->planned = memory->allocator = NULL;
 }
 
+bool bort_keep(berth_ort *memory)
+{
+    uint_fast64_t keepers = atomic_load_explicit(&memory->keepers, memory_order_relaxed);
+    while (keepers > 0)
+        if (atomic_compare_exchange_weak_explicit(&memory->keepers, &keepers, keepers + 1,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return true;
+    return false;
+}
+
 void bort_drop(berth_ort *memory)
 {
     if (atomic_fetch_sub_explicit(&memory->keepers, 1, memory_order_acq_rel) == 1)
@@ -240,7 +250,8 @@ berth_status berth_ort_figures_get(berth_ort *memory, berth_ort_figures *out)
     all_figures.allocs = atomic_load(&memory->allocs);
     all_figures.reserves = atomic_load(&memory->reserves);
     all_figures.failures = atomic_load(&memory->failures);
-    all_figures.live_blocks = atomic_load(&memory->keepers) - (atomic_load(&memory->released) ? 0 : 1);
+    all_figures.live_blocks =
+        atomic_load(&memory->keepers) - atomic_load(&memory->runs) - (atomic_load(&memory->released) ? 0 : 1);
     all_figures.recorded = atomic_load(&memory->recorded);
     all_figures.replayed = atomic_load(&memory->replayed);
     all_figures.unplanned = atomic_load(&memory->unplanned);

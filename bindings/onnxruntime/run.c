@@ -113,7 +113,7 @@ static berth_status begin_recording(berth_ort *memory, const unsigned char *key)
     return berth_cached_begin(memory->planned, memory->plans, key, BORT_KEY_BYTES, &options);
 }
 
-static berth_status begin_run(berth_ort *memory, const unsigned char *key)
+static berth_status begin_scope(berth_ort *memory, const unsigned char *key)
 {
     berth_plan *plan = NULL;
     berth_status status = BERTH_OK;
@@ -133,6 +133,24 @@ static berth_status begin_run(berth_ort *memory, const unsigned char *key)
     open_run.records = records && berth_run_current()->kind == BERTH_RUN_RECORD;
     memcpy(open_run.key, key, BORT_KEY_BYTES);
     return BERTH_OK;
+}
+
+static void run_let_go(berth_ort *memory)
+{
+    atomic_fetch_sub_explicit(&memory->runs, 1, memory_order_relaxed);
+    bort_drop(memory);
+}
+
+/* What the run needs stays until it ends, also where berth_ort_release comes meanwhile. */
+static berth_status begin_run(berth_ort *memory, const unsigned char *key)
+{
+    if (!bort_keep(memory))
+        return berth_fail(BERTH_INVALID_ARGUMENT, "berth_ort_release has let go of it");
+    atomic_fetch_add_explicit(&memory->runs, 1, memory_order_relaxed);
+    berth_status status = begin_scope(memory, key);
+    if (status)
+        run_let_go(memory);
+    return status;
 }
 
 /* Whether a plan that did not fit is to be made anew now. */
@@ -172,6 +190,7 @@ static berth_status end_run(berth_ort *memory, bool failed, berth_report *report
     memcpy(memory->last_key, open_run.key, BORT_KEY_BYTES);
     memory->has_last_key = true;
     pthread_mutex_unlock(&memory->lock);
+    run_let_go(memory);
     return status;
 }
 

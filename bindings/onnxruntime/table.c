@@ -34,11 +34,11 @@ static bool is_from_library(const berth_ort *memory, const void *caller)
     return memory->throw_words && dladdr(caller, &where) && where.dli_fbase == memory->library_base;
 }
 
-static void keep_words(berth_ort *memory, size_t bytes)
+static void keep_words(berth_ort *memory, size_t bytes, bool is_kept)
 {
     char words[BORT_WORDS];
     int length = snprintf(words, sizeof words, "%s\n", berth_last_error()->message);
-    if (!atomic_load(&memory->released) && length > 0 && (size_t)length < sizeof words)
+    if (is_kept && !atomic_load(&memory->released) && length > 0 && (size_t)length < sizeof words)
         (void)berth_explain(memory->planned, bytes, NULL, words + length, sizeof words - (size_t)length,
                             NULL);
     pthread_mutex_lock(&memory->lock);
@@ -47,11 +47,11 @@ static void keep_words(berth_ort *memory, size_t bytes)
 }
 
 /* Notes why a request failed. The thread's last error is what it was afterwards, whatever explaining did. */
-static void note_failure(berth_ort *memory, size_t bytes)
+static void note_failure(berth_ort *memory, size_t bytes, bool is_kept)
 {
     berth_error error = *berth_last_error();
     atomic_fetch_add_explicit(&memory->failures, 1, memory_order_relaxed);
-    keep_words(memory, bytes);
+    keep_words(memory, bytes, is_kept);
     (void)berth_fail(error.status, "%s", error.message);
 }
 
@@ -67,32 +67,34 @@ static void *answer_failure(const berth_ort *memory, const void *caller)
 /* ---- Requests ------------------------------------------------------------------------------------------ */
 
 /* NULL for 0 bytes, as ONNX Runtime's own allocators answer. */
-static void *table_allocate(berth_ort *memory, berth_allocator *from, size_t bytes,
-                            const berth_request *request, const void *caller)
+static void *table_allocate(berth_ort *memory, bool from_planned, size_t bytes, const berth_request *request,
+                            const void *caller)
 {
     void *p = NULL;
     if (bytes == 0)
         return NULL;
     /* Counted first: so the allocators stay while the request is under way. */
-    atomic_fetch_add_explicit(&memory->keepers, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&memory->released, memory_order_relaxed))
+    const bool is_kept = bort_keep(memory);
+    if (!is_kept || atomic_load_explicit(&memory->released, memory_order_relaxed))
         (void)berth_fail(
             BERTH_BUSY,
             "%zu bytes were asked of an allocator that berth_ort_release has let go; release sessions first",
             bytes);
-    else if (berth_allocate(from, bytes, BERTH_ALIGNMENT, request, &p) == BERTH_OK) {
+    else if (berth_allocate(from_planned ? memory->planned : memory->allocator, bytes, BERTH_ALIGNMENT,
+                            request, &p) == BERTH_OK) {
         atomic_fetch_add_explicit(&memory->allocs, 1, memory_order_relaxed);
         return p;
     }
-    note_failure(memory, bytes);
-    bort_drop(memory);
+    note_failure(memory, bytes, is_kept);
+    if (is_kept)
+        bort_drop(memory);
     return answer_failure(memory, caller);
 }
 
 static void *table_alloc(OrtAllocator *self, size_t bytes)
 {
     berth_ort *memory = (berth_ort *)self;
-    return table_allocate(memory, memory->planned, bytes, NULL, __builtin_return_address(0));
+    return table_allocate(memory, true, bytes, NULL, __builtin_return_address(0));
 }
 
 /* For what stays as long as the session: from the allocator itself, whatever scope the thread is in. */
@@ -101,7 +103,7 @@ static void *table_reserve(OrtAllocator *self, size_t bytes)
     berth_ort *memory = (berth_ort *)self;
     berth_request request = BERTH_REQUEST_INIT;
     request.label = WEIGHTS_LABEL;
-    void *p = table_allocate(memory, memory->allocator, bytes, &request, __builtin_return_address(0));
+    void *p = table_allocate(memory, false, bytes, &request, __builtin_return_address(0));
     if (p)
         atomic_fetch_add_explicit(&memory->reserves, 1, memory_order_relaxed);
     return p;
@@ -131,10 +133,10 @@ static void add_figure(const OrtApi *api, OrtKeyValuePairs *pairs, const char *k
 /* Under the names that ONNX Runtime gives its arena's. An allocator that keeps no figures has none here. */
 static OrtStatus *table_stats(const OrtAllocator *self, OrtKeyValuePairs **out)
 {
-    const berth_ort *memory = (const berth_ort *)self;
+    berth_ort *memory = (berth_ort *)(uintptr_t)self;
     const OrtApi *api = memory->api;
     berth_stats figures = BERTH_STATS_INIT;
-    if (atomic_load(&memory->released))
+    if (!bort_keep(memory))
         return api->CreateStatus(ORT_FAIL, "berth_ort_release has let go of this allocator");
     OrtKeyValuePairs *pairs = NULL;
     api->CreateKeyValuePairs(&pairs);
@@ -147,6 +149,7 @@ static OrtStatus *table_stats(const OrtAllocator *self, OrtKeyValuePairs **out)
         add_figure(api, pairs, "NumReserves", (int64_t)atomic_load(&memory->reserves));
         add_figure(api, pairs, "MaxAllocSize", (int64_t)figures.max_alloc_size);
     }
+    bort_drop(memory);
     *out = pairs;
     return NULL;
 }
@@ -154,9 +157,13 @@ static OrtStatus *table_stats(const OrtAllocator *self, OrtKeyValuePairs **out)
 static OrtStatus *table_shrink(OrtAllocator *self)
 {
     berth_ort *memory = (berth_ort *)self;
-    return berth_ort_trim(memory, 0, NULL) == BERTH_OK
-               ? NULL
-               : memory->api->CreateStatus(ORT_FAIL, berth_last_error()->message);
+    if (!bort_keep(memory))
+        return memory->api->CreateStatus(ORT_FAIL, "berth_ort_release has let go of this allocator");
+    OrtStatus *status = berth_ort_trim(memory, 0, NULL) == BERTH_OK
+                            ? NULL
+                            : memory->api->CreateStatus(ORT_FAIL, berth_last_error()->message);
+    bort_drop(memory);
+    return status;
 }
 
 /* AllocOnStream stays NULL: the CPU provider has no streams, and Alloc is used then. */

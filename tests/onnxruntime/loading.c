@@ -288,6 +288,66 @@ static void work_is_planned_by_key(void **state)
     berth_ort_release(memory);
 }
 
+/* ---- Released early ------------------------------------------------------------------------------------------ */
+
+/* What a run needs is there until it ends: the last block that comes back is not the end while a run is open. */
+static void released_in_the_midst_of_a_run(void **state)
+{
+    (void)state;
+    for (int runs_before = 0; runs_before < 2; runs_before++) {
+        berth_ort *memory = NULL;
+        berth_report report = BERTH_REPORT_INIT;
+        berth_ort_figures figures = BERTH_ORT_FIGURES_INIT;
+        assert_int_equal(berth_ort_create(load_fake("1.30.0", ""), berth_cpu_allocator(), &memory), BERTH_OK);
+        OrtAllocator *table = berth_ort_allocator(memory);
+        for (int i = 0; i < runs_before; i++)
+            run_once(memory, 1000, false, NULL);
+        assert_int_equal(berth_ort_begin(memory, "work", 4), BERTH_OK);
+        void *block = table->Alloc(table, 1000);
+        assert_non_null(block);
+        assert_int_equal(berth_ort_figures_get(memory, &figures), BERTH_OK);
+        assert_int_equal(figures.live_blocks, 1);
+        berth_ort_release(memory);
+        assert_null(table->Alloc(table, 2000));
+        table->Free(table, block);
+        assert_int_equal(berth_ort_end(memory, false, &report), BERTH_OK);
+        assert_int_equal(report.from_plan, runs_before);
+        assert_int_equal(berth_ort_begin(memory, "work", 4), BERTH_INVALID_ARGUMENT);
+        assert_null(table->Alloc(table, 1000));
+    }
+}
+
+static void *allocate_until_refused(void *context)
+{
+    OrtAllocator *table = context;
+    void *block;
+    while ((block = table->Alloc(table, 100)) != NULL)
+        table->Free(table, block);
+    return NULL;
+}
+
+/* Requests that come when the last block goes: the allocators go once, and nobody has them any more. */
+static void released_while_threads_allocate(void **state)
+{
+    enum { TURNS = 50, HANDS = 4 };
+    (void)state;
+    const OrtApiBase *base = load_fake("1.30.0", "");
+    for (int turn = 0; turn < TURNS; turn++) {
+        berth_ort *memory = NULL;
+        berth_allocator *own = NULL;
+        pthread_t threads[HANDS];
+        assert_int_equal(berth_cpu_allocator_create(NULL, &own), BERTH_OK);
+        assert_int_equal(berth_ort_create(base, own, &memory), BERTH_OK);
+        berth_allocator_release(own);
+        for (int i = 0; i < HANDS; i++)
+            assert_int_equal(
+                pthread_create(&threads[i], NULL, allocate_until_refused, berth_ort_allocator(memory)), 0);
+        berth_ort_release(memory);
+        for (int i = 0; i < HANDS; i++)
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+}
+
 /* ---- A key that another thread records first ---------------------------------------------------------------- */
 
 /* Over the C heap: a block that is given back starts another thread's run, once. */
@@ -414,6 +474,8 @@ int main(void)
         cmocka_unit_test(registrations_take_turns),
         cmocka_unit_test(the_table_is_an_allocator),
         cmocka_unit_test(work_is_planned_by_key),
+        cmocka_unit_test(released_in_the_midst_of_a_run),
+        cmocka_unit_test(released_while_threads_allocate),
         cmocka_unit_test(a_key_that_another_thread_has_recorded),
         cmocka_unit_test(planning_ends_near_the_bound),
         cmocka_unit_test(memory_out_of_reach_is_refused),
