@@ -92,10 +92,12 @@ static void window_abandon(berth_mpi *job)
 static berth_status window_allocate(berth_mpi *job, size_t bytes, size_t alignment, bool *suits)
 {
     const size_t room = bytes + alignment - 1;
+    char what[64];
+    snprintf(what, sizeof what, "allocate a window of %zu bytes", room);
     berth_status status = mpi_agree_status(
         job,
         mpi_check(MPI_Win_allocate((MPI_Aint)room, 1, MPI_INFO_NULL, job->comm, &job->base, &job->window),
-                  "allocate a window"));
+                  what));
     if (status)
         return status;
     job->shift = (size_t)(-(uintptr_t)job->base & (alignment - 1));
@@ -112,9 +114,11 @@ static berth_status window_over(berth_mpi *job, berth_allocator *memory, size_t 
     if (status)
         return status;
     job->base = job->block;
+    char what[64];
+    snprintf(what, sizeof what, "create a window of %zu bytes", bytes);
     return mpi_agree_status(
         job, mpi_check(MPI_Win_create(job->base, (MPI_Aint)bytes, 1, MPI_INFO_NULL, job->comm, &job->window),
-                       "create a window"));
+                       what));
 }
 
 berth_status mpi_window_make(berth_mpi *job, size_t bytes, size_t alignment)

@@ -110,7 +110,9 @@ bool lite_each_model(const lite_calls *lite, const char *folder, void (*each)(co
         if (is_runnable(lite, found.gl_pathv[i])) {
             each(found.gl_pathv[i], self);
             count++;
-        }
+        } else
+            fprintf(stderr, "%s is left out: it has operators that this TensorFlow Lite has not\n",
+                    found.gl_pathv[i] + strlen(folder) + 1);
     globfree(&found);
     return count > 0;
 }
