@@ -8,7 +8,7 @@
  *
  * Lifetimes. ONNX Runtime never says when it is done with an allocator: sessions and values hold it until they are released. So
  * what they took keeps the allocator alive after berth_ort_release, and the table of functions stays for the life of the
- * process (a few hundred bytes). Sessions, values and the environment may be released before or after, in any order.
+ * process (about 5 KiB). Sessions, values and the environment may be released before or after, in any order.
  *
  * When memory runs out, ONNX Runtime would use a NULL from an allocator as an address. Where the request comes from
  * its library the answer is therefore an exception of C++'s with Berth's words, which becomes the OrtStatus of the call; others who
