@@ -329,7 +329,7 @@ static void *allocate_until_refused(void *context)
 /* Requests that come when the last block goes: the allocators go once, and nobody has them any more. */
 static void released_while_threads_allocate(void **state)
 {
-    enum { TURNS = 50, HANDS = 4 };
+    enum { TURNS = 20, HANDS = 4 };
     (void)state;
     const OrtApiBase *base = load_fake("1.30.0", "");
     for (int turn = 0; turn < TURNS; turn++) {
