@@ -247,11 +247,13 @@ berth_status berth_ort_figures_get(berth_ort *memory, berth_ort_figures *out)
     berth_plan_cache_stats plans = BERTH_PLAN_CACHE_STATS_INIT;
     if (!memory || !out || out->struct_size < sizeof out->struct_size)
         return berth_fail(BERTH_INVALID_ARGUMENT, "figures need a berth_ort and a struct_size");
+    /* Read one after the other: runs may begin and end meanwhile. */
+    const uint64_t others = atomic_load(&memory->runs) + (atomic_load(&memory->released) ? 0 : 1);
+    const uint64_t keepers = atomic_load(&memory->keepers);
     all_figures.allocs = atomic_load(&memory->allocs);
     all_figures.reserves = atomic_load(&memory->reserves);
     all_figures.failures = atomic_load(&memory->failures);
-    all_figures.live_blocks =
-        atomic_load(&memory->keepers) - atomic_load(&memory->runs) - (atomic_load(&memory->released) ? 0 : 1);
+    all_figures.live_blocks = keepers > others ? keepers - others : 0;
     all_figures.recorded = atomic_load(&memory->recorded);
     all_figures.replayed = atomic_load(&memory->replayed);
     all_figures.unplanned = atomic_load(&memory->unplanned);
