@@ -4,6 +4,7 @@
 #ifndef BERTH_TESTS_PLAN_FAMILIES_H
 #define BERTH_TESTS_PLAN_FAMILIES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,12 +330,72 @@ static inline uint64_t family_steps(berth_problem_buffer *buffers, size_t count,
     return 0;
 }
 
+/* Requests that come and go: each has a cache of its length, or one that doubles as it grows; a few are very long. */
+static inline uint64_t family_pool(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed, now = 0;
+    const uint64_t page = 1024 * (1 + family_below(&state, 64)), longest = 10 + family_below(&state, 200);
+    const bool grows = family_below(&state, 2) != 0;
+    for (size_t i = 0; i < count;) {
+        uint64_t length = 1 + family_below(&state, longest);
+        if (family_below(&state, 10) == 0)
+            length *= 1 + family_below(&state, 40);
+        if (!grows)
+            family_buffer(&buffers[i++], now, length, page * (1 + family_below(&state, length)));
+        for (uint64_t at = now, size = 1, left = grows ? length : 0; left > 0 && i < count; size *= 2) {
+            const uint64_t life = size < left ? size : left;
+            family_buffer(&buffers[i++], at, life + 1, page * size * 2);
+            at += life;
+            left -= life;
+        }
+        if (i < count)
+            family_buffer(&buffers[i++], now, 1, page * (1 + family_below(&state, 32)));
+        now += family_below(&state, 3);
+    }
+    return 0;
+}
+
+/* A pipeline of micro-batches: each one's activations wait while the next ones go forward, then go layer by layer. */
+static inline uint64_t family_pipeline(berth_problem_buffer *buffers, size_t count, uint64_t seed)
+{
+    enum { DEPTH = 16, LAYERS = 34 };
+    uint64_t state = seed, now = 0, activation[LAYERS], scratch[LAYERS];
+    const size_t depth = 2 + family_below(&state, DEPTH - 2), layers = 4 + family_below(&state, LAYERS - 4);
+    size_t waiting[DEPTH][LAYERS];
+    for (size_t k = 0; k < layers; k++) {
+        activation[k] = family_tensor(&state);
+        scratch[k] = family_tensor(&state);
+    }
+    for (size_t i = 0, batch = 0; i < count; batch++) {
+        size_t *mine = waiting[batch % depth];
+        for (size_t k = layers; batch >= depth && k-- > 0 && i < count; now++) {
+            buffers[mine[k]].upper = (int64_t)now + 1;
+            family_buffer(&buffers[i++], now, 2, activation[k]);
+            if (i < count && family_below(&state, 2))
+                family_buffer(&buffers[i++], now, 1, scratch[k]);
+        }
+        for (size_t k = 0; k < layers && i < count; k++, now++) {
+            const uint64_t copies = 1 + family_below(&state, 2);
+            mine[k] = i;
+            family_buffer(&buffers[i++], now, UINT32_MAX, activation[k] * copies);
+            if (i < count)
+                family_buffer_drawn(&buffers[i++], &state, now, 2, scratch[k]);
+        }
+    }
+    for (size_t i = 0; i < count; i++) /* what waits still waits to the end */
+        if (buffers[i].upper > (int64_t)now)
+            buffers[i].upper = (int64_t)now + 1;
+    return 0;
+}
+
 static const family programs[] = {
     {"decode", "decoding with caches that grow by a concatenation a token", family_decode},
     {"graph", "a compiler's graph, some 1,100 alive", family_graph},
     {"wide graph", "the same, some 3,200 alive", family_wide_graph},
     {"steps", "several optimiser steps in a row", family_steps},
     {"decode shapes", "decoding with beams, batches, shared heads, requests that end", family_decode_shapes},
+    {"pool", "requests of all lengths that come and go", family_pool},
+    {"pipeline", "micro-batches in a pipeline, one forward, one backward", family_pipeline},
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

@@ -11,7 +11,15 @@
 #include "planner/exact/exact.h"
 #include "planner/problem/prepared.h"
 
-enum { DENSE = 500, LEAN = 100, MANY = 50000, VAST = 200000, AN_ITEM = 45, CLOSE_PART = 1000 };
+enum {
+    DENSE = 500,
+    LEAN = 100,
+    MANY = 50000,
+    VAST = 200000,
+    AN_ITEM = 45,
+    CLOSE_PART = 1000,
+    FAR_PART = 200
+};
 
 /* Steps by effort. One is a fifth of a microsecond in the exact search, a tenth to a half where many items are
  * placed, so that the default is over within about a second, and sooner where there is little to search. Whatever
@@ -77,6 +85,13 @@ static bool is_close(const berth__search *search, const berth__facts *facts)
     return facts->is_vast && search->may_settle && search->best_peak <= goal + goal / CLOSE_PART;
 }
 
+/* Then another way to place is worth more than another try of one that has been tried. */
+static bool is_far(const berth__search *search)
+{
+    const uint64_t goal = berth__search_goal(search);
+    return search->best_peak == UINT64_MAX || search->best_peak > goal + goal / FAR_PART;
+}
+
 static uint64_t share_of(const berth__search *search, const berth__phase *phase)
 {
     BERTH_DCHECK(phase->percent <= 100, "[L18] a phase gets a part of what is left");
@@ -90,6 +105,7 @@ berth_status berth__pipeline_run(berth__search *search)
     berth_status status = BERTH_OK;
     for (const berth__phase *phase = berth__phases; phase->name && !status && !search->stopped; phase++) {
         facts.is_close = is_close(search, &facts);
+        facts.is_far = is_far(search);
         if (phase->applies(&facts) && !is_left_out(search, phase->name) &&
             !berth__search_phase(search, phase->name))
             status = phase->run(search, share_of(search, phase));

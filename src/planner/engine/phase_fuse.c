@@ -1,58 +1,30 @@
 /* The fused problem within `auto`: the pipeline again, on fewer items. Its proofs are not the whole
  * problem's, its plans are. */
-#include <string.h>
-
+#include "planner/engine/part.h"
 #include "planner/engine/phases.h"
 #include "planner/merge/fuse.h"
-
-/* What the caller hears meanwhile: one phase, and never of a worse plan than there is. */
-static berth_stop fuse_report(void *context, const berth_progress *progress)
-{
-    const berth__search *whole = context;
-    berth_progress told = *progress;
-    const uint64_t best = whole->best_peak * whole->prepared->unit_bytes;
-    told.best_bytes = best < told.best_bytes ? best : told.best_bytes;
-    BERTH_DCHECK(told.steps >= whole->steps, "[L6] steps are never given back");
-    told.phase = whole->phase;
-    return whole->progress ? whole->progress(whole->context, &told) : BERTH_STOP_DONE;
-}
-
-static void take_over(berth__search *search, const berth__search *small)
-{
-    BERTH_DCHECK(small->steps >= search->steps, "[L6] steps are never given back");
-    search->steps = small->steps;
-    if (small->stopped && (small->stop == BERTH_STOP_CLOCK || small->stop == BERTH_STOP_CANCELLED) &&
-        !search->stopped) {
-        search->stopped = true;
-        search->stop = small->stop;
-    }
-}
 
 static berth_status search_fused(berth__search *search, berth__fused *fused, uint64_t steps,
                                  berth_status (*run)(berth__search *))
 {
     const uint32_t count = search->prepared->item_count, fewer = fused->prepared.item_count;
-    berth__search small = *search;
-    small.prepared = &fused->prepared;
-    small.progress = fuse_report;
-    small.context = search;
-    small.best_peak = UINT64_MAX;
+    uint64_t *best = berth__heap_alloc((size_t)fewer * sizeof *best);
+    berth__search small = berth__part_begin(search, &fused->prepared, best);
     small.step_budget = search->steps + steps;
-    small.best = berth__heap_alloc((size_t)fewer * sizeof *small.best);
     uint64_t *offsets = berth__heap_alloc((size_t)count * sizeof *offsets);
     berth_status status = BERTH_OUT_OF_HOST_MEMORY;
-    if (small.best && offsets)
+    if (best && offsets)
         status = run(&small);
     else
         status = berth__fail(status, "no memory for a plan of %u items", count);
-    take_over(search, &small);
+    berth__part_end(search, &small);
     if (!status && small.best_peak < search->best_peak) {
         berth__fuse_expand(fused, count, small.best, offsets);
         BERTH_DCHECK(berth__prepared_peak(search->prepared, offsets) == small.best_peak,
                      "[L15] a plan of what is fused is one of the whole");
         berth__search_offer(search, offsets, "fuse");
     }
-    berth__heap_free(small.best);
+    berth__heap_free(best);
     berth__heap_free(offsets);
     return status;
 }

@@ -19,6 +19,11 @@ bool berth__phase_weld_suits(const struct berth__prepared *prepared);
  * that has become small enough. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
 berth_status berth__phase_weld(berth__search *search);
 
+/* Plans a few of the largest, then twice as many around them, and so on up to all, and repairs each of these plans before it
+ * goes on; then again with another idea of what is large. Items of one piece each, without pins, only.
+ * BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__phase_levels(berth__search *search, uint64_t steps);
+
 /* Fuses the items, in linear time where welding takes longer, and runs the pipeline on what is left if that
  * is markedly less. Plain problems only, and only those whose best plan is far from the goal: one that is
  * nearly right needs repair and not another plan. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */

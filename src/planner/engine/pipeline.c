@@ -66,6 +66,16 @@ static bool unless_few_or_many(const berth__facts *f)
     return !f->is_few && !f->is_many && !f->is_full;
 }
 
+static bool if_far(const berth__facts *f)
+{
+    return f->is_far && unless_few_or_vast(f);
+}
+
+static bool unless_far(const berth__facts *f)
+{
+    return !f->is_far && unless_few_or_vast(f);
+}
+
 static bool if_lean(const berth__facts *f)
 {
     return f->is_lean && unless_few_or_vast(f);
@@ -201,6 +211,11 @@ static berth_status frames(berth__search *search, uint64_t steps)
     return berth__frames(search, steps);
 }
 
+static berth_status levels(berth__search *search, uint64_t steps)
+{
+    return berth__phase_levels(search, steps);
+}
+
 static berth_status piles(berth__search *search, uint64_t steps)
 {
     return berth__piles(search, steps);
@@ -328,11 +343,13 @@ const berth__phase berth__phases[] = {
     {"valleys",    "the nine other ways to choose what goes into a valley",               unless_few_or_vast,       40,   0, valleys},
     {"valleys",    "the nine other ways to choose what goes into a valley",               if_vast_or_full,          15,   0, valleys},
     {"piles",      "all of the fullest moment in a pile, the largest, then valleys",      unless_few_or_vast,       45,  24, piles},
+    {"levels",     "the largest first, then twice as many around them, each repaired",    if_far,                   80,   0, levels},
     {"pack",       "first fit at the bound itself, the fullest moments first",            unless_few_or_many,       15,   8, pack_tight},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,        8,   4, repair},
     {"frames",     "the same with other frames: by area, by breadth, more and fewer",     unless_few_or_vast,       35,  16, frames},
     {"pack",       "first fit at the bound itself, the largest first",                    unless_lean_or_many,      15,   8, pack_size},
     {"repair",     "takes out what sticks out and puts it in where least is in the way",  unless_few_or_vast,        8,   2, repair},
+    {"levels",     "the largest first, then twice as many around them, each repaired",    unless_far,               80,   0, levels},
     {"greedy",     "best fit in order of time, as most runtimes do it",                   unless_short_or_many,      0,   0, greedy},
     {"fuse",       "joins what fits together, in linear time, and plans what is left",    early_if_full,             0,   0, fuse},
     {"weld",       "joins what fits together, surest first, and plans what is left",      early_if_full_not_many,    0,   0, weld},

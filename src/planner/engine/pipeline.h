@@ -13,6 +13,7 @@ typedef struct berth__facts {
     bool is_full;  /* hardly anything is free at any time: then only putting together helps */
     bool is_short; /* the steps do not even suffice for the heuristics and what comes before them */
     bool is_close; /* vast, and so near the goal that to go on is not worth the time; changes as plans come */
+    bool is_far;   /* more than a two-hundredth above the goal; changes as plans come */
     bool is_dense; /* few, but most live together: a node of the exact search costs more than it decides */
 } berth__facts;
 

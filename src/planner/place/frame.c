@@ -103,8 +103,8 @@ static bool fit_frame(berth__search *search, const uint32_t *list, uint32_t coun
 }
 
 /* The valleys see the frame as pins. What they count and whether they are stopped is the search's. */
-static berth_status fill_around(berth__search *search, const uint64_t *frame, unsigned valley,
-                                uint64_t *offsets, uint64_t *peak)
+berth_status berth__frame_fill(berth__search *search, const uint64_t *frame, unsigned valley,
+                               uint64_t *offsets, uint64_t *peak)
 {
     berth__prepared framed = *search->prepared;
     framed.fixed = (uint64_t *)(uintptr_t)frame; /* read only */
@@ -138,7 +138,7 @@ static berth_status run_kind(berth__search *search, const frame_kind *kind, uint
     }
     berth__heap_free(list);
     if (!status && !search->stopped && search->steps < step_limit)
-        status = fill_around(search, frame, kind->valley, offsets, peak);
+        status = berth__frame_fill(search, frame, kind->valley, offsets, peak);
     if (status == BERTH_OUT_OF_HOST_MEMORY)
         status = berth__fail(status, "no memory to frame %zu items", count);
     berth__heap_free(frame);

@@ -17,6 +17,11 @@ enum {
 berth_status berth__frame_run(berth__search *search, unsigned variant, uint64_t capacity, uint64_t steps,
                               uint64_t *offsets, uint64_t *peak);
 
+/* Places what has no offset in `frame` (BERTH_NO_OFFSET) in the valleys around what has, by one variant of valley.h; `peak` as
+ * there, with the best plan's peak as the limit. BERTH_OK, BERTH_OUT_OF_HOST_MEMORY. */
+berth_status berth__frame_fill(berth__search *search, const uint64_t *frame, unsigned valley,
+                               uint64_t *offsets, uint64_t *peak);
+
 /* Offers the variants without a pile, but the first; those with one, if a pile suits. Then, until the steps are used up, ones like the
  * one that gained last. */
 berth_status berth__frames(berth__search *search, uint64_t steps);
