@@ -476,8 +476,9 @@ static void part_phases(void)
     static const struct {
         const family *which;
         size_t count;
-    } types[] = {{&families[4], 20000}, {&families[5], 20000}, {&programs[0], 20000}, {&programs[4], 20000},
-                 {&programs[1], MOST},  {&programs[2], MOST},  {&programs[3], MOST}};
+    } types[] = {{&families[4], 20000}, {&families[5], 20000}, {&programs[0], 20000},
+                 {&programs[4], 20000}, {&programs[1], MOST},  {&programs[2], MOST},
+                 {&programs[3], MOST},  {&programs[5], MOST},  {&programs[6], MOST}};
     enum { TYPES = BERTH_COUNT_OF(types) };
     printf("phases: peak over bound and processor seconds without a phase, mean of %u\n\n| without |", each);
     for (int f = 0; f < TYPES; f++)

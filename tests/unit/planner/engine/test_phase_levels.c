@@ -74,7 +74,7 @@ static void test_only_a_better_plan_is_offered(void **state)
     search.lower_bound = 0;
     assert_int_equal(berth__phase_levels(&search, 60 * COUNT), BERTH_OK);
     assert_int_equal(search.best_peak, p.max_live / 2);
-    assert_true(search.steps < 20 * COUNT);
+    assert_true(search.steps < 8 * COUNT); /* to the end it is eighteen */
     berth__prepared_finish(&p);
     family_free(&problem);
 }
@@ -90,6 +90,39 @@ static void test_few_steps_are_left_to_others(void **state)
     search.step_budget = 5 * COUNT;
     assert_int_equal(berth__phase_levels(&search, 5 * COUNT), BERTH_OK);
     assert_int_equal(search.steps, 0);
+    berth__prepared_finish(&p);
+    family_free(&problem);
+}
+
+static berth_stop strike(void *context, const berth_progress *progress)
+{
+    uint64_t *calls = context;
+    assert_true(progress->best_bytes == UINT64_MAX &&
+                strcmp(progress->phase, "levels") == 0); /* the whole's */
+    return (*calls)-- > 0 ? BERTH_STOP_DONE : BERTH_STOP_CLOCK;
+}
+
+/* The clock strikes while a part is searched: that ends the whole, soon. */
+static void test_the_clock_ends_it(void **state)
+{
+    (void)state;
+    berth_problem problem = make(&programs[5], POOL, 3);
+    berth__prepared p;
+    assert_int_equal(berth__prepared_init(&p, &problem), BERTH_OK);
+    uint64_t *best = malloc(p.item_count * sizeof *best);
+    for (uint64_t calls = 0; calls < 12; calls += 3) {
+        uint64_t left = calls;
+        berth__search search = search_of(&p);
+        search.step_budget = 100 * (uint64_t)POOL;
+        search.phase = "levels";
+        search.best = best;
+        search.progress = strike;
+        search.context = &left;
+        assert_int_equal(berth__phase_levels(&search, 60 * POOL), BERTH_OK);
+        assert_true(search.stopped && search.stop == BERTH_STOP_CLOCK);
+        assert_true(search.steps <= (calls + 2) * 2 * POOL);
+    }
+    free(best);
     berth__prepared_finish(&p);
     family_free(&problem);
 }
@@ -146,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_every_plan_is_valid),
         cmocka_unit_test(test_only_a_better_plan_is_offered),
         cmocka_unit_test(test_few_steps_are_left_to_others),
+        cmocka_unit_test(test_the_clock_ends_it),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_a_pool_of_caches),
     };
