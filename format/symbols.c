@@ -22,6 +22,12 @@ struct place {
     uint8_t rank;      /* of several at one place the one that others link to */
 };
 
+/* Code of a unit of debug information. */
+struct unit {
+    uint64_t start, end;
+    Dwarf_Die *die; /* the module's */
+};
+
 /* A file that was read once for all processes that mapped it: a program starts many others that share their libraries, and each
  * open file takes a descriptor, of which there are few. */
 struct loaded {
@@ -32,6 +38,10 @@ struct loaded {
     struct place *places; /* of its symbol tables, by address; made when one is asked for */
     size_t place_count;
     bool has_places;
+    struct unit *units; /* by address; made when one is asked for that no index has */
+    size_t unit_count;
+    Dwarf_Addr unit_bias;
+    bool has_units;
 };
 
 /* What stands at an address. The same one is asked for again and again, once for each stack that it is part of, and a look into
@@ -120,6 +130,7 @@ static void loaded_finish(struct loaded *file)
     free(file->path);
     free(file->build_id);
     free(file->places);
+    free(file->units);
 }
 
 static void answer_finish(struct answer *answer)
@@ -324,6 +335,59 @@ static const char *symbol_at(struct loaded *file, uint64_t address)
     return is_label ? dwfl_module_addrname(file->module, address) : NULL;
 }
 
+/* ---- Units of debug information ---------------------------------------------------------------------- */
+
+/* libdw finds a unit by the index .debug_aranges, which gcc writes; clang and rustc do not, and then it finds none. */
+
+static int compare_units(const void *a, const void *b)
+{
+    const struct unit *x = a, *y = b;
+    return x->start != y->start ? (x->start < y->start ? -1 : 1) : 0;
+}
+
+/* Without memory there are fewer. */
+static void loaded_take_units(struct loaded *file)
+{
+    Dwarf_Addr base, start, end;
+    size_t room = 0;
+    file->has_units = true;
+    for (Dwarf_Die *die = NULL; (die = dwfl_module_nextcu(file->module, die, &file->unit_bias));) {
+        ptrdiff_t next = 0;
+        while ((next = dwarf_ranges(die, next, &base, &start, &end)) > 0) {
+            if (file->unit_count == room) {
+                room = room ? 2 * room : 64;
+                struct unit *more = realloc(file->units, room * sizeof *more);
+                if (!more)
+                    break;
+                file->units = more;
+            }
+            file->units[file->unit_count++] =
+                (struct unit){start + file->unit_bias, end + file->unit_bias, die};
+        }
+    }
+    if (file->unit_count)
+        qsort(file->units, file->unit_count, sizeof *file->units, compare_units);
+}
+
+static Dwarf_Die *unit_at(struct loaded *file, uint64_t address, Dwarf_Addr *bias)
+{
+    Dwarf_Die *indexed = dwfl_module_addrdie(file->module, address, bias);
+    if (indexed)
+        return indexed;
+    if (!file->has_units)
+        loaded_take_units(file);
+    *bias = file->unit_bias;
+    size_t low = 0, high = file->unit_count; /* the last one that begins at or before */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (file->units[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && file->units[low - 1].end > address ? file->units[low - 1].die : NULL;
+}
+
 /* ---- Places ------------------------------------------------------------------------------------------- */
 
 /* The name that a linker would know, else the plain one; of an inlined function its origin's. */
@@ -352,13 +416,12 @@ static void call_place(Dwarf_Die *unit, Dwarf_Die *inlined, const char **file, u
 
 /* From the debug information: the scopes around the address, innermost first, as far as the function that is no part of
  * another. `at` is the place in the innermost one. */
-static unsigned tell_scopes(format_symbols *symbols, Dwfl_Module *module, uint64_t address, format_symbol at,
+static unsigned tell_scopes(format_symbols *symbols, Dwarf_Die *unit, uint64_t address, format_symbol at,
                             format_symbol_fn tell, void *context)
 {
-    Dwarf_Addr bias;
-    Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias), *here = NULL, *scopes = NULL;
+    Dwarf_Die *here = NULL, *scopes = NULL;
     /* Behind an inlined function come the scopes in which it was written; who it has become a part of is asked by its place. */
-    int count = unit ? dwarf_getscopes(unit, address - bias, &here) : 0;
+    int count = unit ? dwarf_getscopes(unit, address, &here) : 0;
     if (count > 0)
         count = dwarf_getscopes_die(&here[0], &scopes);
     unsigned told = 0;
@@ -381,14 +444,15 @@ static unsigned tell_scopes(format_symbols *symbols, Dwfl_Module *module, uint64
 static void tell_place(format_symbols *symbols, struct loaded *file, uint64_t address, format_symbol_fn tell,
                        void *context)
 {
-    Dwfl_Module *module = file->module;
+    Dwarf_Addr bias = 0;
+    Dwarf_Die *unit = unit_at(file, address, &bias);
     format_symbol at = {0};
     int line = 0;
-    Dwfl_Line *found = dwfl_module_getsrc(module, address);
-    if (found)
-        at.file = dwfl_lineinfo(found, NULL, &line, NULL, NULL, NULL);
+    Dwarf_Line *found = unit ? dwarf_getsrc_die(unit, address - bias) : NULL;
+    if (found && dwarf_lineno(found, &line) == 0)
+        at.file = dwarf_linesrc(found, NULL, NULL);
     at.line = (uint32_t)line;
-    if (tell_scopes(symbols, module, address, at, tell, context))
+    if (tell_scopes(symbols, unit, address - bias, at, tell, context))
         return;
     at.function = symbols_plain_name(symbols, symbol_at(file, address));
     if (at.function || at.file)
