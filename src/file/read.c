@@ -37,8 +37,7 @@ typedef struct reading {
     size_t rows, gaps;
     uint64_t size_sum;
     berth__names ids, aliases;
-    waiting_id
-        waiting[IDS_AHEAD]; /* the ids from number ids_looked to ids_come, by number modulo IDS_AHEAD */
+    waiting_id waiting[IDS_AHEAD]; /* from number ids_looked to ids_come, modulo IDS_AHEAD */
     size_t ids_come, ids_looked;
     alias_name *alias_names; /* of every alias group, for comparing */
     uint32_t alias_count, alias_room;
