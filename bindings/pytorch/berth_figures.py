@@ -140,8 +140,10 @@ def ratios(ours, theirs):
 def compare(command, repeats=30):
     """{peer: Figure} of so many rounds."""
     tcmalloc = ctypes.util.find_library("tcmalloc_minimal")
+    # Who waits for its turn for ten seconds is not idle.
+    settings = {**os.environ, "BERTH_TORCH": ",".join(filter(None, (os.environ.get("BERTH_TORCH"), "keep_idle=1")))}
     started = {peer: subprocess.Popen([*command, peer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                      env={**os.environ, **({"LD_PRELOAD": tcmalloc} if peer == "tcmalloc" else {})})
+                                      env={**settings, **({"LD_PRELOAD": tcmalloc} if peer == "tcmalloc" else {})})
                for peer in PEERS if peer != "tcmalloc" or tcmalloc}
     together = subprocess.Popen([*command, TOGETHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     first = {peer: process.stdout.readline().split() for peer, process in started.items()}
