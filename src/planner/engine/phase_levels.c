@@ -103,8 +103,8 @@ static const unsigned ways[BERTH__VALLEY_VARIANTS] = {3, 0, 8, 5, 1, 2, 4, 6, 7,
 /* The smaller, the more: all levels together take about 20 steps an item. */
 static unsigned ways_of(const levels *l, uint32_t count)
 {
-    const uint32_t part = l->search->prepared->item_count / count;
-    return part >= 12 ? BERTH__VALLEY_VARIANTS : part >= SMALL_PART ? 5 : 2;
+    const uint64_t items = l->search->prepared->item_count, own = count;
+    return 12 * own <= items ? BERTH__VALLEY_VARIANTS : SMALL_PART * own <= items ? 5 : 2;
 }
 
 /* Around what the last level has, then from nothing; the search keeps the best. */
