@@ -164,6 +164,6 @@ berth_status caches_pool_in_place(const format_history *h, uint16_t device, cach
     if (status)
         return status;
     status = pool_run(&options, h, device, out);
-    (void)berth_device_unregister(options.device.kind);
+    (void)berth_device_unregister((berth_device_kind)options.device.kind);
     return status;
 }
