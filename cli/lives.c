@@ -410,7 +410,7 @@ static void lives_count(lives *l)
         }
     }
     memset(l->differences, 0, ((size_t)l->states + 1) * sizeof *l->differences);
-    uint32_t state;
+    uint32_t state = 0;
     const uint64_t least = lives_floor(l, NULL, &state);
     if (least > l->peak_bytes) {
         l->peak_bytes = least;
