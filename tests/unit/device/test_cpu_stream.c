@@ -91,7 +91,8 @@ static void a_long_queue_runs_in_order(void **state)
     gate g = GATE_INIT;
     order.next = 0;
     order.in_order = true;
-    berth_stream_call(stream, gate_stop, &g); /* so that the queue must grow */
+    berth_stream_call(stream, gate_stop, &g); /* so that the queue must grow, */
+    gate_wait_reached(&g);                    /* and its first is not the ring's first then */
     for (intptr_t i = 0; i < MANY; i++)
         assert_int_equal(berth_stream_call(stream, expect_number, (void *)i), BERTH_OK);
     gate_open(&g);
