@@ -36,6 +36,9 @@ typedef struct source {
     unsigned flags;
 } source;
 
+/* The device has neither streams nor pinned memory, and must say so where it is asked for them. */
+extern bool memory_only;
+
 /* Puts a wrapper around `inner`, which the caller still owns its reference of. NULL: it cannot stand there,
  * the stack goes on without it. */
 typedef struct wrapper {

@@ -57,14 +57,12 @@ static const source all[] = {
     {"pool of the device", make_pool_on_device, NOTICES_BAD_FREES | SHOWS_ALL_LIVE | NOT_ON_HOST},
 };
 
-/* Where the device has no memory of the source's kind, that is not a stack to try. */
+/* Managed memory is a choice of the device's; pinned memory only a device that is said to have no more than memory may lack. */
 static bool is_here(const source *s, uint64_t memory_kinds)
 {
     if (s->make == make_managed)
         return memory_kinds >> BERTH_MEMORY_MANAGED & 1;
-    if (s->make == make_pinned || s->make == make_host_cache_on_device)
-        return memory_kinds >> BERTH_MEMORY_PINNED & 1;
-    return true;
+    return !memory_only || (s->make != make_pinned && s->make != make_host_cache_on_device);
 }
 
 const source *sources_on(const char *kind, size_t *count)

@@ -14,6 +14,7 @@ struct one_test {
 };
 
 static bool on_device;
+bool memory_only;
 
 static berth_allocator *put_on(berth_allocator *a, const wrapper *w, unsigned *flags)
 {
@@ -83,10 +84,11 @@ static size_t add_random(struct CMUnitTest *tests, struct one_test *cases, size_
 }
 
 /* Arguments: a seed and a number of random stacks; or --device and a kind, for the sources on that device's
- * memory. */
+ * memory, and memory-only if it has neither streams nor pinned memory. */
 int main(int argc, char **argv)
 {
     on_device = argc > 2 && strcmp(argv[1], "--device") == 0;
+    memory_only = on_device && argc > 3 && strcmp(argv[3], "memory-only") == 0;
     uint64_t seed = argc > 1 && !on_device ? strtoull(argv[1], NULL, 10) : 20;
     size_t threes = on_device ? 0 : argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 100 / SCALE;
     size_t all_checks = check_count + thread_check_count, used_count = source_count;
